@@ -46,7 +46,7 @@ static double step(Arena *arena, const char *path, const char *option, const cha
 
 #define CHOICE "{ 'flash2', Blackwell = 'cudnn' }"
 
-static void a_named_cluster_chooses_as_the_script_s(void **state)
+static void a_named_cluster_chooses_the_kernel(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -54,7 +54,7 @@ static void a_named_cluster_chooses_as_the_script_s(void **state)
     const double on_old = step(arena, old, NULL, NULL), on_young = step(arena, young, NULL, NULL);
     assert_true(step(arena, old, "--cluster", "hgx_b200") == on_young);
     assert_true(step(arena, young, "--cluster", "hgx_h200") == on_old);
-    /* The two kernels differ on both devices, so an equal step means an equal kernel. */
+    /* The kernels differ on both devices, so equal steps mean equal kernels. */
     assert_true(on_young == step(arena, script(arena, "hgx_b200", "'cudnn'"), NULL, NULL));
     assert_true(on_young < step(arena, script(arena, "hgx_b200", "'flash2'"), NULL, NULL));
     assert_true(on_old == step(arena, script(arena, "hgx_h200", "'flash2'"), NULL, NULL));
@@ -62,7 +62,7 @@ static void a_named_cluster_chooses_as_the_script_s(void **state)
     arena_free(arena);
 }
 
-static void a_setting_wins_and_another_architecture_is_followed(void **state)
+static void settings_change_the_default_and_one_architectures_kernel(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -100,7 +100,7 @@ static void mistakes_in_the_table_are_reported(void **state)
     arena_free(arena);
 }
 
-/* Each architecture of the library's GPUs may have a kernel of its own. */
+/* Every architecture among the library's GPUs may have another kernel. */
 static void all_architectures_of_the_library_are_known(void **state)
 {
     (void)state;
@@ -126,8 +126,8 @@ static void all_architectures_of_the_library_are_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_named_cluster_chooses_as_the_script_s),
-        cmocka_unit_test(a_setting_wins_and_another_architecture_is_followed),
+        cmocka_unit_test(a_named_cluster_chooses_the_kernel),
+        cmocka_unit_test(settings_change_the_default_and_one_architectures_kernel),
         cmocka_unit_test(all_architectures_of_the_library_are_known),
         cmocka_unit_test(mistakes_in_the_table_are_reported),
     };

@@ -25,7 +25,7 @@ static void expect(Arena *arena, int code, const char *out, const char *err,
 #define EXPECT(arena, code, out, err, ...)                                                         \
     expect((arena), (code), (out), (err), (const char *const[]){__VA_ARGS__, NULL})
 
-static void usage_errors_are_two_and_say_what_was_meant(void **state)
+static void usage_errors_exit_with_2_and_name_the_nearest_word(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -125,7 +125,7 @@ static void help_and_parser_agree(void **state)
             options_parse(&cli, 3, argv);
             bool unknown =
                 cli.diag.items.n > 0 && strcmp(cli.diag.items.at[0].rule, "unknown-option") == 0;
-            /* getopt accepts any beginning of an option's name that is unambiguous. */
+            /* getopt accepts any unambiguous beginning of an option's name. */
             if (strstr(str_text(&own), names.at[k]) == NULL && !unknown)
                 fail_msg("%s takes %s", verbs[i].name, names.at[k]);
             const char *alone = arena_print(arena, "%s ", names.at[k]);
@@ -137,7 +137,7 @@ static void help_and_parser_agree(void **state)
     arena_free(arena);
 }
 
-static void streams_colour_and_json(void **state)
+static void colour_and_json_keep_to_their_rules(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -185,7 +185,7 @@ static void a_full_disk_is_noticed(void **state)
     arena_free(arena);
 }
 
-/* `| head -1`: the reader leaves before the end, which is not an error. */
+/* With `| head -1` the reader leaves before the end. That is not an error. */
 static void a_reader_may_leave_early(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void a_reader_may_leave_early(void **state)
     arena_free(arena);
 }
 
-static void an_unknown_verb_has_a_document(void **state)
+static void an_unknown_verb_gets_a_json_document(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -220,7 +220,7 @@ static void an_unknown_verb_has_a_document(void **state)
     arena_free(arena);
 }
 
-static void rates_are_of_what_runs(void **state)
+static void rates_name_their_unit_and_device(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -231,7 +231,7 @@ static void rates_are_of_what_runs(void **state)
     assert_null(strstr(r.out, "GPU"));
     r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/llama3_8b.lua", folder), "--dry-run");
     assert_non_null(strstr(r.out, "tokens/s/GPU"));
-    /* the points of a grid are not tokens */
+    /* The points of a grid are not tokens. */
     r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/unet_wave.lua", folder), "--dry-run");
     assert_non_null(strstr(r.out, "8 fields of 512 points a step"));
     assert_non_null(strstr(r.out, " points/s/rank"));
@@ -239,9 +239,9 @@ static void rates_are_of_what_runs(void **state)
     arena_free(arena);
 }
 
-/* Published runs are runs of other frameworks, so their errors only apply to predictions under a
- * profile. */
-static void a_prediction_says_how_far_it_is_known(void **state)
+/* Errors are known only from published runs of other frameworks, so only a prediction under a
+ * profile states one. */
+static void a_prediction_says_whether_its_error_is_known(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -256,7 +256,7 @@ static void a_prediction_says_how_far_it_is_known(void **state)
 
 /* If failures leave less than 1 % of the speed, the command refuses instead of simulating failures
  * for ever. */
-static void what_cannot_be_said_is_not(void **state)
+static void a_goodput_below_one_percent_is_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -272,7 +272,7 @@ static void what_cannot_be_said_is_not(void **state)
            "3 weeks");
     EXPECT(arena, 2, "step  ", "a number alone is in seconds", "sim", plan, "--dry-run", "--mtbf",
            "1h", "--checkpoint", "1x");
-    /* 8.03 G parameters and their moments in fp32 are 96.36 GB */
+    /* The 8.03 G parameters and their moments take 96.36 GB in fp32. */
     EXPECT(arena, 0, "takes 9.64 s", NULL, "sim", plan, "--dry-run", "--mtbf", "1h", "--storage",
            "10G");
     EXPECT(arena, 2, "step  ", "bytes a second are expected", "sim", plan, "--dry-run", "--mtbf",
@@ -286,7 +286,7 @@ static void what_cannot_be_said_is_not(void **state)
     arena_free(arena);
 }
 
-static void stores_that_are_none(void **state)
+static void a_file_that_is_no_store_is_refused_and_kept(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -306,17 +306,17 @@ int main(void)
 {
     unsetenv("NO_COLOR");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(usage_errors_are_two_and_say_what_was_meant),
+        cmocka_unit_test(usage_errors_exit_with_2_and_name_the_nearest_word),
         cmocka_unit_test(every_verb_helps_with_an_example_and_the_exit_codes),
         cmocka_unit_test(help_and_parser_agree),
-        cmocka_unit_test(streams_colour_and_json),
+        cmocka_unit_test(colour_and_json_keep_to_their_rules),
         cmocka_unit_test(a_full_disk_is_noticed),
         cmocka_unit_test(a_reader_may_leave_early),
-        cmocka_unit_test(an_unknown_verb_has_a_document),
-        cmocka_unit_test(rates_are_of_what_runs),
-        cmocka_unit_test(a_prediction_says_how_far_it_is_known),
-        cmocka_unit_test(what_cannot_be_said_is_not),
-        cmocka_unit_test(stores_that_are_none),
+        cmocka_unit_test(an_unknown_verb_gets_a_json_document),
+        cmocka_unit_test(rates_name_their_unit_and_device),
+        cmocka_unit_test(a_prediction_says_whether_its_error_is_known),
+        cmocka_unit_test(a_goodput_below_one_percent_is_refused),
+        cmocka_unit_test(a_file_that_is_no_store_is_refused_and_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

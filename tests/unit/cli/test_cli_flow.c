@@ -1,5 +1,5 @@
-/* A plan's way through the command, each test with its own store: check, sim (stored once), show
- * and its text, run on loopback, compare, trace, runs; and a plan that does not fit. */
+/* Takes a plan through the command: check, sim (stored once), show and its text, run on loopback,
+ * compare, trace and runs. Also takes a plan that does not fit. Each test has its own store. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static void llama_on_two_nodes_is_checked(void **state)
     arena_free(arena);
 }
 
-static void predictions_are_made_once(void **state)
+static void a_plan_is_predicted_once(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -76,7 +76,7 @@ static void predictions_are_made_once(void **state)
     json_t *other = DOCUMENT(arena, 0, "sim", llama, "--db", db, "--cluster", "hgx_h200");
     assert_true(json_is_false(json_object_get(other, "found")));
     assert_true(document_number(other, "run") != document_number(first, "run"));
-    /* The first prediction is still found although it is not the newest. */
+    /* The first prediction is found although it is no longer the newest. */
     json_t *again = DOCUMENT(arena, 0, "sim", llama, "--db", db);
     assert_true(json_is_true(json_object_get(again, "found")));
     assert_true(document_number(again, "run") == document_number(first, "run"));
@@ -95,7 +95,7 @@ static void predictions_are_made_once(void **state)
     arena_free(arena);
 }
 
-static void what_does_not_fit_is_stored_all_the_same(void **state)
+static void a_prediction_that_does_not_fit_is_stored(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -110,19 +110,20 @@ static void what_does_not_fit_is_stored_all_the_same(void **state)
     assert_non_null(strstr(r.err, "error[does-not-fit]"));
     assert_non_null(
         strstr(r.err, "a smaller micro-batch, ac \"full\", a larger tp, or a larger cp"));
-    assert_null(strstr(r.err, "reshard_after_forward")); /* no hint: the plan has it already */
+    /* no hint, because the plan has it already */
+    assert_null(strstr(r.err, "reshard_after_forward"));
     r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=1", "--set", "parallel.ac=full",
                 "--set", "cluster.device.memory_bytes=16000000000");
     assert_int_equal(r.exit_code, 4);
     assert_non_null(strstr(r.err, "within a step: try a larger tp or a larger cp\n"));
-    /* dropless experts refuse cp */
+    /* Dropless experts refuse cp, so the hint does not propose it. */
     r = COMMAND(arena, 60, "check", TANDEM_SOURCE_DIR "/scripts/plans/mixtral_8x7b_dropless.lua",
                 "--set", "batch.micro=8", "--set", "cluster.device.memory_bytes=36000000000");
     assert_int_equal(r.exit_code, 4);
     assert_non_null(strstr(r.err, "try a smaller micro-batch or a larger tp\n"));
     r = COMMAND(arena, 60, "check", llama, "--set", "parallel.fsdp2.offload=true", "--set",
                 "cluster.host_memory_bytes=60000000000");
-    assert_int_equal(r.exit_code, 4); /* 8 ranks of a node: 62.2 GiB */
+    assert_int_equal(r.exit_code, 4); /* the 8 ranks of a node need 62.2 GiB */
     assert_non_null(strstr(r.err, "error[host-does-not-fit]"));
     assert_non_null(strstr(r.out, "DOES NOT FIT"));
     r = COMMAND(arena, 60, "check", llama, "--set", "parallel.fsdp2.offload=true");
@@ -139,7 +140,8 @@ static void a_dry_run_leaves_no_store(void **state)
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "run", tiny, "--db", db, "--dry-run");
     if (r.exit_code != 0) fail_msg("%s", r.err);
-    const char *line = strchr(strstr(r.out, "would run"), '\n'); /* ends the line of "would run" */
+    /* the end of the line "would run" */
+    const char *line = strchr(strstr(r.out, "would run"), '\n');
     for (long pc = 1; pc <= 20; pc++, line = strchr(line + 1, '\n'))
         if (line == NULL || strtol(line + 1, NULL, 10) != pc) fail_msg("line %ld: %s", pc, r.out);
     assert_string_equal(line, "\n");
@@ -150,7 +152,7 @@ static void a_dry_run_leaves_no_store(void **state)
     arena_free(arena);
 }
 
-static void texts_are_read_back(void **state)
+static void the_text_of_a_plan_reads_back_as_the_plan(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -180,7 +182,7 @@ static void texts_are_read_back(void **state)
 
 /* --cluster and --nodes: the mesh is checked against the cluster that they name, not the
  * script's. */
-static void a_named_cluster_is_judged(void **state)
+static void the_mesh_is_checked_against_the_named_cluster(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -198,8 +200,8 @@ static void a_named_cluster_is_judged(void **state)
     assert_true(document_number(root, "ranks") == 64);
     assert_string_equal(json_string_value(json_object_get(root, "cluster")), "dgx_a100");
     json_decref(root);
-    /* -1 stands for the devices of the named nodes that other axes leave. Without --nodes, there
-     * are as many nodes as the ranks need. */
+    /* -1 stands for the devices of the named nodes that other axes leave. Without --nodes, the
+     * cluster has as many nodes as the ranks need. */
     root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--nodes", "4", "--set",
                     "mesh.dp_shard=-1");
     assert_true(document_number(root, "ranks") == 32);
@@ -207,7 +209,7 @@ static void a_named_cluster_is_judged(void **state)
     root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--set", "mesh.dp_shard=32");
     assert_true(document_number(root, "ranks") == 64);
     json_decref(root);
-    /* It also works for the text of a plan. */
+    /* A named cluster is also checked for the text of a plan. */
     const char *path = arena_print(arena, "%s/l.plan", command_new_folder(arena));
     r = COMMAND(arena, 60, "show", llama, "--text");
     command_write_file(path, r.out);
@@ -227,7 +229,7 @@ static void loopback_runs_are_compared(void **state)
     const char *db = arena_print(arena, "%s/t.db", folder);
     json_t *run =
         DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps", "5", "--db", db);
-    assert_true(document_number(run, "steps") == 5); /* memory is measured without --poison */
+    assert_true(document_number(run, "steps") == 5); /* without --poison, memory is measured */
     assert_true(document_number(run, "highest_byte_touched") ==
                 document_number(run, "arena_bytes"));
     assert_true(document_number(run, "predicted_step_ps") > 0);
@@ -267,8 +269,8 @@ static void loopback_runs_are_compared(void **state)
     arena_free(arena);
 }
 
-/* Nothing is measured if the store cannot be written. */
-static void the_store_comes_first(void **state)
+/* If the store cannot be written, the command fails before it measures. */
+static void nothing_is_measured_without_a_writable_store(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -285,8 +287,8 @@ static void the_store_comes_first(void **state)
     arena_free(arena);
 }
 
-/* Loopback runs the plan in bf16 as planned, as well as in fp32, with less memory. */
-static void low_precision_trains(void **state)
+/* Loopback trains in bf16 as well as in fp32, with less memory. */
+static void training_in_low_precision_lowers_the_loss(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -315,9 +317,9 @@ static void low_precision_trains(void **state)
     arena_free(arena);
 }
 
-/* A plan that reproduces another system's mistakes: its findings are reported and it is simulated,
- * but every way of running it is refused. */
-static void originals_are_looked_at_and_never_run(void **state)
+/* This plan repeats another system's mistakes. `check` reports them and `sim` simulates the plan,
+ * but every command that would run it refuses. */
+static void original_plans_are_checked_and_never_run(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -345,7 +347,7 @@ static void originals_are_looked_at_and_never_run(void **state)
     arena_free(arena);
 }
 
-static void verify_passes_and_says_by_how_much(void **state)
+static void verify_reports_the_largest_differences(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -438,9 +440,9 @@ static void one_draw_of_data_condemns_no_plan(void **state)
     arena_free(arena);
 }
 
-/* A pattern names layers that the small model lacks. The verdict says so, and names the untested
- * part. */
-static void what_is_scaled_away_is_said(void **state)
+/* A pattern names layers that the small model lacks. The command warns, and names the part that it
+ * did not test. */
+static void a_part_lost_by_scaling_is_named(void **state)
 {
     (void)state;
     static const struct {
@@ -462,7 +464,8 @@ static void what_is_scaled_away_is_said(void **state)
     }
 }
 
-/* show --mesh works for a mesh that no pass can use yet; --state for one rank and for all. */
+/* show --mesh works for a mesh that no pass can use yet. show --state works for one rank and for
+ * all. */
 static void a_mesh_and_a_state_are_shown(void **state)
 {
     (void)state;
@@ -477,7 +480,7 @@ static void a_mesh_and_a_state_are_shown(void **state)
     json_decref(mesh);
     json_t *all = DOCUMENT(arena, 0, "show", llama, "--state");
     assert_int_equal(document_number(all, "written_bytes"),
-                     12 * 8030261248.0); /* weights, m, v in fp32 */
+                     12 * 8030261248.0); /* weights and both moments in fp32 */
     assert_true(json_is_true(json_object_get(all, "complete")));
     assert_true(document_number(all, "gather_ps") > 0);
     json_decref(all);
@@ -487,7 +490,7 @@ static void a_mesh_and_a_state_are_shown(void **state)
     arena_free(arena);
 }
 
-/* 256 ranks need some 2.7 TiB. Nothing is measured before that is said. */
+/* The 256 ranks need some 2.7 TiB. The command must say so before it measures. */
 static void a_run_that_does_not_fit_measures_nothing(void **state)
 {
     (void)state;
@@ -538,18 +541,18 @@ int main(void)
         cmocka_unit_test(llama_on_two_nodes_is_checked),
         cmocka_unit_test(a_run_that_does_not_fit_measures_nothing),
         cmocka_unit_test(run_and_compare_print_the_same_error),
-        cmocka_unit_test(predictions_are_made_once),
-        cmocka_unit_test(a_named_cluster_is_judged),
-        cmocka_unit_test(what_does_not_fit_is_stored_all_the_same),
+        cmocka_unit_test(a_plan_is_predicted_once),
+        cmocka_unit_test(the_mesh_is_checked_against_the_named_cluster),
+        cmocka_unit_test(a_prediction_that_does_not_fit_is_stored),
         cmocka_unit_test(a_dry_run_leaves_no_store),
-        cmocka_unit_test(texts_are_read_back),
+        cmocka_unit_test(the_text_of_a_plan_reads_back_as_the_plan),
         cmocka_unit_test(loopback_runs_are_compared),
-        cmocka_unit_test(the_store_comes_first),
-        cmocka_unit_test(low_precision_trains),
-        cmocka_unit_test(originals_are_looked_at_and_never_run),
-        cmocka_unit_test(verify_passes_and_says_by_how_much),
+        cmocka_unit_test(nothing_is_measured_without_a_writable_store),
+        cmocka_unit_test(training_in_low_precision_lowers_the_loss),
+        cmocka_unit_test(original_plans_are_checked_and_never_run),
+        cmocka_unit_test(verify_reports_the_largest_differences),
         cmocka_unit_test(verify_refuses_what_check_refuses),
-        cmocka_unit_test(what_is_scaled_away_is_said),
+        cmocka_unit_test(a_part_lost_by_scaling_is_named),
         cmocka_unit_test(low_precision_is_verified),
         cmocka_unit_test(one_draw_of_data_condemns_no_plan),
         cmocka_unit_test(a_mesh_and_a_state_are_shown),

@@ -29,7 +29,7 @@ static void expect(Arena *arena, int code, const char *words, const char *const 
 #define EXPECT(arena, code, words, ...)                                                            \
     expect((arena), (code), (words), (const char *const[]){__VA_ARGS__, NULL})
 
-static void options_that_would_change_nothing(void **state)
+static void options_without_effect_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -53,14 +53,14 @@ static void options_that_would_change_nothing(void **state)
     arena_free(arena);
 }
 
-static void names_that_are_not_there(void **state)
+static void names_that_do_not_exist_get_a_hint(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     EXPECT(arena, 7, "hint: there is no store yet", "runs", "--db", db);
     EXPECT(arena, 2, "did you mean 'dgx_h100'?", "check", tiny, "--cluster", "dgx_h10");
-    /* near to clusters.node, which is not a cluster */
+    /* "nope" is near to clusters.node, but that is not a cluster. */
     EXPECT(arena, 2, "hint: the clusters of the library are in", "check", tiny, "--cluster",
            "nope");
     EXPECT(arena, 2, "tandem import FILE --machine dgx1", "sim", llama, "--db", db, "--machine",
@@ -72,7 +72,7 @@ static void names_that_are_not_there(void **state)
     arena_free(arena);
 }
 
-static void files_that_are_not_what_they_should(void **state)
+static void files_of_another_kind_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -90,8 +90,7 @@ static void files_that_are_not_what_they_should(void **state)
     arena_free(arena);
 }
 
-/* Two texts of plans that once ended the command by an assertion. */
-/* Writes a plan with the seals that its text must have. */
+/* Writes a plan's text to a file, with the seals that it must have. */
 static void write_sealed(Arena *arena, const char *path, const char *text)
 {
     Diag d = diag_in(arena);
@@ -102,7 +101,7 @@ static void write_sealed(Arena *arena, const char *path, const char *text)
     command_write_file(path, str_text(&sealed));
 }
 
-static void texts_that_lie(void **state)
+static void texts_with_wrong_values_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -115,7 +114,7 @@ static void texts_that_lie(void **state)
         arena_print(arena, "%.*s seq=32 %s", (int)(seq - golden), golden, seq + strlen(" seq=16 "));
     command_write_file(path, golden);
     EXPECT(arena, 3, "error[plan-seal]: the text has no seals", "check", path);
-    /* a proof says more than a seal, so it comes first */
+    /* A failed proof says more than a missing seal, so it is reported first. */
     command_write_file(path, changed);
     EXPECT(arena, 3, "`step` states 1 of 32", "check", path);
     const CommandResult r = COMMAND(arena, 60, "check", path);
@@ -133,7 +132,7 @@ static void texts_that_lie(void **state)
     arena_free(arena);
 }
 
-static void nodes_that_read_their_own_results(void **state)
+static void nodes_that_read_their_own_results_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -161,7 +160,7 @@ static void nodes_that_read_their_own_results(void **state)
     arena_free(arena);
 }
 
-static void no_store_is_wanted(void **state)
+static void db_none_makes_no_store(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -178,8 +177,8 @@ static void no_store_is_wanted(void **state)
     arena_free(arena);
 }
 
-/* The prediction is shown, and the exit code shows that it was not stored. */
-static void a_store_that_takes_nothing(void **state)
+/* The prediction is shown, and the exit code says that it was not stored. */
+static void a_prediction_is_shown_if_the_store_refuses_it(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -200,9 +199,9 @@ static void a_store_that_takes_nothing(void **state)
     arena_free(arena);
 }
 
-/* Outputs that are not regular files are written to, never replaced: here a link to a device that
+/* Files that are not regular are written to, never replaced. Here one is a link to a device that
  * accepts nothing. */
-static void outputs_that_are_no_files(void **state)
+static void outputs_that_are_not_regular_files_are_not_replaced(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -235,8 +234,9 @@ static void outputs_that_are_no_files(void **state)
     arena_free(arena);
 }
 
-/* A full disk behind standard output, with and without a document: it is reported, with code 1. */
-static void a_full_standard_output(void **state)
+/* Standard output is a full disk, with and without a JSON document. The command reports it with
+ * code 1. */
+static void a_full_standard_output_is_reported(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -259,8 +259,8 @@ static void a_full_standard_output(void **state)
     arena_free(arena);
 }
 
-/* TANDEM_DB=none applies to all verbs: only those that need a store refuse. */
-static void without_a_store_by_the_environment(void **state)
+/* TANDEM_DB=none holds for all verbs. Only a verb that needs a store refuses. */
+static void verbs_without_a_store_work_if_the_environment_says_none(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -275,9 +275,9 @@ static void without_a_store_by_the_environment(void **state)
     arena_free(arena);
 }
 
-/* A value that a model refuses is shown. For --set of a whole list, the message names a form that
+/* A message shows the value that a model refuses. For --set of a whole list, it names a form that
  * works. */
-static void values_are_named(void **state)
+static void refused_values_are_shown(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -291,7 +291,7 @@ static void values_are_named(void **state)
 
 /* The path of a script may hold control characters. Tables print them escaped, so that a path
  * neither breaks a row nor changes the terminal. */
-static void a_path_is_no_control(void **state)
+static void control_characters_of_a_path_are_escaped(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -392,7 +392,7 @@ static void an_older_plan_names_its_run(void **state)
     assert_int_equal(id, 1);
     EXPECT(arena, 3, "the plan of run 1:1: error[plan-syntax]: this version of Tandem reads",
            "trace", "1", "--db", db);
-    /* a new prediction has another plan id, so `sim` is no way forward */
+    /* A new prediction would have another plan id, so the hint must not be to run `sim`. */
     static const char measure[] = "hint: `tandem run old.lua` measures again";
     EXPECT(arena, 3, measure, "trace", "1", "--db", db);
     EXPECT(arena, 3, measure, "compare", "1", "--db", db);
@@ -403,18 +403,18 @@ static void an_older_plan_names_its_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_that_would_change_nothing),
-        cmocka_unit_test(names_that_are_not_there),
-        cmocka_unit_test(files_that_are_not_what_they_should),
-        cmocka_unit_test(texts_that_lie),
-        cmocka_unit_test(nodes_that_read_their_own_results),
-        cmocka_unit_test(no_store_is_wanted),
-        cmocka_unit_test(a_store_that_takes_nothing),
-        cmocka_unit_test(outputs_that_are_no_files),
-        cmocka_unit_test(a_full_standard_output),
-        cmocka_unit_test(without_a_store_by_the_environment),
-        cmocka_unit_test(values_are_named),
-        cmocka_unit_test(a_path_is_no_control),
+        cmocka_unit_test(options_without_effect_are_refused),
+        cmocka_unit_test(names_that_do_not_exist_get_a_hint),
+        cmocka_unit_test(files_of_another_kind_are_refused),
+        cmocka_unit_test(texts_with_wrong_values_are_refused),
+        cmocka_unit_test(nodes_that_read_their_own_results_are_refused),
+        cmocka_unit_test(db_none_makes_no_store),
+        cmocka_unit_test(a_prediction_is_shown_if_the_store_refuses_it),
+        cmocka_unit_test(outputs_that_are_not_regular_files_are_not_replaced),
+        cmocka_unit_test(a_full_standard_output_is_reported),
+        cmocka_unit_test(verbs_without_a_store_work_if_the_environment_says_none),
+        cmocka_unit_test(refused_values_are_shown),
+        cmocka_unit_test(control_characters_of_a_path_are_escaped),
         cmocka_unit_test(a_forged_proof_is_not_shown),
         cmocka_unit_test(an_older_plan_names_its_run),
     };

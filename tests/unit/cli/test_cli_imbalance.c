@@ -1,4 +1,4 @@
-/* sim --imbalance: the plans that accept it, its upper limit, that a prediction states it, and the
+/* sim --imbalance: which plans accept it, its upper limit, its line in the prediction, and the
  * bound of ranks' memory. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 #include "tests/support/command.h"
 
-/* Writes a plan of experts with ep { ... }. */
+/* Writes a plan of experts with ep { <ep> } to imbalance.lua. */
 static void write_plan(Arena *arena, const char *capacity, const char *runtime, const char *mesh,
                        const char *ep)
 {
@@ -49,7 +49,7 @@ static void refused(const char *runtime, const char *mesh, const char *factor, c
     arena_free(arena);
 }
 
-/* Returns the step with an imbalance that is a number, "drawn", or a file of counts. */
+/* Returns the step in ps under --imbalance `how`: a number, "drawn", or a file of counts. */
 static double step_ps(Arena *arena, const char *how, const char *seed)
 {
     write_plan(arena, "'dropless'", "", "dp_shard = 2, ep = 4", "bound = 4");
@@ -64,15 +64,15 @@ static double step_ps(Arena *arena, const char *how, const char *seed)
 }
 
 /* The busiest of four ranks has 30 of 60 choices: twice the mean. All ranks wait for it, so the
- * step takes as long as if each rank had as many. Only other traffic is faster, because ports of
- * idle ranks are free. */
+ * step takes as long as if each rank had 30. Only some traffic is faster, because ports of idle
+ * ranks are free. */
 static void assert_paced(double counted, double factor)
 {
     if (!(counted <= factor && counted >= factor * .99))
         fail_msg("step of %.0f ps by rank, %.0f ps by the busiest rank's factor", counted, factor);
 }
 
-static void counts_of_a_file_and_drawn_choices(void **state)
+static void counts_and_draws_set_the_busiest_rank(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -106,9 +106,10 @@ static void counts_of_a_file_and_drawn_choices(void **state)
     arena_free(arena);
 }
 
-/* The limit of draws leaves only 64 tokens for the second of two layers. Shares of 64 tokens would
- * be far more uneven than shares of all its tokens, so the second layer is not drawn at all. */
-static void a_layer_is_drawn_to_its_end(void **state)
+/* `drawn` draws a limited number of choices, which leaves only 64 tokens for the second of two
+ * layers. Shares of so few tokens would be far more uneven than shares of all, so the second layer
+ * is not drawn at all. */
+static void a_layer_is_drawn_in_full_or_not_at_all(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -125,12 +126,13 @@ static void a_layer_is_drawn_to_its_end(void **state)
 #define DROPS_NOBODY "runtime = 'megatron',"
 #define EIGHT        "dp_shard = 2, ep = 4"
 
-static void only_what_can_be(void **state)
+static void impossible_imbalances_are_refused(void **state)
 {
     (void)state;
     refused("", EIGHT, "1.5", "an uneven choice drops tokens but takes no longer");
     refused(DROPS_NOBODY, "dp_shard = 8", "1.5", "does not divide experts over ranks");
-    /* each rank has one of 4 experts, and a token with 2 choices sends it at most one */
+    /* Each rank has one of 4 experts. A token has 2 choices, so it sends at most one of them to a
+     * rank. */
     refused(DROPS_NOBODY, EIGHT, "2.5", "to 2 (one of 4 ranks receives all rows");
     refused(DROPS_NOBODY, EIGHT, "0.5", "a factor from 1 (all ranks");
     refused(DROPS_NOBODY, EIGHT, "nan", "a positive number");
@@ -145,7 +147,7 @@ static void only_what_can_be(void **state)
     arena_free(arena);
 }
 
-static void a_prediction_says_so(void **state)
+static void a_prediction_states_its_imbalance(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -158,7 +160,7 @@ static void a_prediction_says_so(void **state)
     arena_free(arena);
 }
 
-/* The lines `under` and `runtime` tell the same memory, that of the busiest rank. */
+/* The lines `under` and `runtime` state the same memory, that of the busiest rank. */
 static void memory_is_that_of_the_busiest_rank(void **state)
 {
     (void)state;
@@ -186,14 +188,15 @@ static void memory_is_that_of_the_busiest_rank(void **state)
     arena_free(arena);
 }
 
-/* Parts of the store's key that change nothing, and its hash, are not printed. */
-static void only_given_options_are_said(void **state)
+/* Only the options that were given are printed, not the other parts of the store's key or its
+ * hash. */
+static void only_given_options_are_printed(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
         {"--straggler", "3:2", "rank 3 takes 2 times as long"},
         {"--jitter", "0.3", "kernel times scatter with sigma 0.3"},
-        {NULL, NULL, NULL}, /* --imbalance drawn */
+        {NULL, NULL, NULL}, /* stands for --imbalance drawn */
         {"--unfolded", NULL, "every rank simulated"},
     };
     Arena *arena = arena_new();
@@ -216,7 +219,7 @@ static void only_given_options_are_said(void **state)
     arena_free(arena);
 }
 
-/* In Tandem's own runs, too, dropless experts drop no token. */
+/* In Tandem's own runs, too, dropless experts drop no token, so uneven choices are accepted. */
 static void dropless_experts_may_be_uneven(void **state)
 {
     (void)state;
@@ -227,9 +230,9 @@ static void dropless_experts_may_be_uneven(void **state)
     arena_free(arena);
 }
 
-/* Ranks with memory for 1.2 times their share could not take 1.9 times, so the prediction is
- * refused. */
-static void a_run_beyond_the_bound_is_warned_of(void **state)
+/* The ranks have memory for 1.2 times their share of rows, so a prediction for 1.9 times warns that
+ * a run would fail. */
+static void a_prediction_beyond_the_bound_is_warned_of(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -246,7 +249,7 @@ static void a_run_beyond_the_bound_is_warned_of(void **state)
 }
 
 /* The error of a run is reported at the script's line of ep, not at a line of the model. */
-static void a_run_beyond_the_bound_ends_at_its_line(void **state)
+static void a_run_beyond_the_bound_names_the_line_of_ep(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -304,7 +307,7 @@ static void a_run_writes_the_counts_that_sim_reads(void **state)
             at = strchr(at, '\n') + 1;
         }
         assert_string_equal(at, "");
-        if (dropless) { /* otherwise uneven choices drop tokens and take no longer */
+        if (dropless) { /* with a capacity, uneven choices drop tokens and take no longer */
             const char *factor = arena_print(arena, "%.17g", worst);
             CommandResult counted = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", "none",
                                             "--imbalance", "loads.txt");
@@ -331,7 +334,7 @@ static void a_run_that_cannot_count_says_so(void **state)
     CommandResult r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
     assert_int_equal(r.exit_code, 2);
     assert_non_null(strstr(r.err, "--loads 'no.txt': --verify trains no step"));
-    /* as the second rank of a run: the first rank reports it */
+    /* The second rank of a run stays silent, because the first rank reports the error. */
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     setenv("OMPI_COMM_WORLD_RANK", "1", 1);
     r = COMMAND(arena, 60, "run", "imbalance.lua", "--verify", "--loads", "no.txt");
@@ -348,7 +351,7 @@ static void a_run_that_cannot_count_says_so(void **state)
 }
 
 /* A file that the run may not write, or that holds something else, is refused before step 0. */
-static void a_run_replaces_only_counts(void **state)
+static void a_run_replaces_only_files_of_counts(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -390,9 +393,10 @@ static void a_run_replaces_only_counts(void **state)
     arena_free(arena);
 }
 
-/* Factors of drawn or counted choices have many digits. The bound that a hint names must suffice.
+/* Factors of drawn or counted choices have many digits, and messages round them. The bound that a
+ * hint names must still suffice.
  */
-static void factors_are_rounded(void **state)
+static void rounded_factors_are_still_sufficient(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -409,8 +413,8 @@ static void factors_are_rounded(void **state)
     arena_free(arena);
 }
 
-/* Wrong ranks and settings are also reported before any line of the report. */
-static void wrong_scenarios_are_told_alone(void **state)
+/* Wrong ranks and settings are reported alone, without a report of the plan. */
+static void wrong_scenarios_are_reported_without_a_report(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -423,13 +427,13 @@ static void wrong_scenarios_are_told_alone(void **state)
         if (r.exit_code != 2 || !strstr(r.err, bad[k][1]))
             fail_msg("%s: code %d\n%s", bad[k][0], r.exit_code, r.err);
         const char *first = strstr(r.err, bad[k][0]);
-        assert_true(first != NULL && !strstr(first + 1, bad[k][0])); /* it is reported once */
+        assert_true(first != NULL && !strstr(first + 1, bad[k][0])); /* reported once */
         assert_string_equal(r.out, "");
     }
     arena_free(arena);
 }
 
-/* Returns the error of the store's predictions, as a prediction of the plain plan prints it. */
+/* Simulates the plan and returns the error that the store's earlier runs give its prediction. */
 static const char *error_of_store(Arena *arena, const char *db)
 {
     CommandResult r = COMMAND(arena, 60, "sim", "imbalance.lua", "--db", db, "--json");
@@ -438,8 +442,8 @@ static const char *error_of_store(Arena *arena, const char *db)
     return arena_copy(arena, at, strcspn(at, ",\n"));
 }
 
-/* Predictions of a plan with uneven experts say nothing about the error of its even runs. */
-static void what_if_predictions_are_no_errors(void **state)
+/* Predictions with uneven experts do not count as predictions of the store's even runs. */
+static void uneven_predictions_do_not_change_the_error(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -472,22 +476,22 @@ static void what_if_predictions_are_no_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_can_be),
-        cmocka_unit_test(counts_of_a_file_and_drawn_choices),
-        cmocka_unit_test(a_layer_is_drawn_to_its_end),
-        cmocka_unit_test(a_prediction_says_so),
+        cmocka_unit_test(impossible_imbalances_are_refused),
+        cmocka_unit_test(counts_and_draws_set_the_busiest_rank),
+        cmocka_unit_test(a_layer_is_drawn_in_full_or_not_at_all),
+        cmocka_unit_test(a_prediction_states_its_imbalance),
         cmocka_unit_test(memory_is_that_of_the_busiest_rank),
-        cmocka_unit_test(only_given_options_are_said),
+        cmocka_unit_test(only_given_options_are_printed),
         cmocka_unit_test(dropless_experts_may_be_uneven),
-        cmocka_unit_test(a_run_beyond_the_bound_is_warned_of),
-        cmocka_unit_test(a_run_beyond_the_bound_ends_at_its_line),
+        cmocka_unit_test(a_prediction_beyond_the_bound_is_warned_of),
+        cmocka_unit_test(a_run_beyond_the_bound_names_the_line_of_ep),
         cmocka_unit_test(a_run_writes_the_counts_that_sim_reads),
         cmocka_unit_test(a_run_that_cannot_count_says_so),
-        cmocka_unit_test(a_run_replaces_only_counts),
+        cmocka_unit_test(a_run_replaces_only_files_of_counts),
         cmocka_unit_test(a_bound_of_experts_with_a_capacity_is_not_applied),
-        cmocka_unit_test(what_if_predictions_are_no_errors),
-        cmocka_unit_test(factors_are_rounded),
-        cmocka_unit_test(wrong_scenarios_are_told_alone),
+        cmocka_unit_test(uneven_predictions_do_not_change_the_error),
+        cmocka_unit_test(rounded_factors_are_still_sufficient),
+        cmocka_unit_test(wrong_scenarios_are_reported_without_a_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The loads of --imbalance: files and pipes, the cores that ranks share, and errors in its text. */
+/* The argument of --imbalance: files and pipes of counts, ranks that share cores, and mistakes in
+ * its text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,7 @@
 
 #include "tests/support/command.h"
 
-/* Writes a plan of experts that drop no token, or have a capacity. */
+/* Writes a plan whose experts have this capacity: 'dropless' or a factor. */
 static void write_plan(Arena *arena, const char *capacity)
 {
     command_write_file(
@@ -38,7 +39,7 @@ static double step_ps(Arena *arena, const char *how)
     return step_of(&r);
 }
 
-/* A pipe can be read only once. */
+/* A pipe can be read only once, so the command must not read its counts a second time. */
 static void counts_may_come_from_a_pipe(void **state)
 {
     (void)state;
@@ -57,8 +58,8 @@ static void counts_may_come_from_a_pipe(void **state)
     arena_free(arena);
 }
 
-/* A factor and a file of the same load agree where ranks share cores, too. */
-static void a_factor_is_a_files_load_on_shared_cores(void **state)
+/* A factor and a file with the same load give the same step, also where ranks share cores. */
+static void a_factor_equals_a_file_of_that_load_on_shared_cores(void **state)
 {
     (void)state;
     static const char *const same[][2] = {{"2", "1 1 0 0\n"}, {"1.5", "3 3 1 1\n"}};
@@ -82,8 +83,8 @@ static void a_factor_is_a_files_load_on_shared_cores(void **state)
     }
 }
 
-/* Under a framework the busiest rank has memory for the rows that it gets. */
-static void frameworks_hold_the_busiest_ranks_rows(void **state)
+/* Under a framework's profile, memory has room for the rows of the busiest rank. */
+static void memory_of_a_framework_has_room_for_the_busiest_rank(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -107,7 +108,7 @@ static CommandResult sim_of(Arena *arena, const char *capacity, const char *how)
 }
 
 /* A typing mistake is reported before errors of the plan. */
-static void typing_mistakes_are_told_first(void **state)
+static void typing_mistakes_are_reported_first(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -120,7 +121,7 @@ static void typing_mistakes_are_told_first(void **state)
          "--imbalance '.': a factor, `drawn` or a file of counts is expected (it is a folder)"},
     };
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
-        /* experts with a capacity: --imbalance is not for this plan, either */
+        /* These experts have a capacity, so --imbalance would be refused for this plan, too. */
         r = sim_of(arena, "1.0", bad[k][0]);
         assert_int_equal(r.exit_code, 2);
         if (!strstr(r.err, bad[k][1]) || strstr(r.err, "uneven choices")) fail_msg("%s", r.err);
@@ -136,9 +137,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_may_come_from_a_pipe),
-        cmocka_unit_test(a_factor_is_a_files_load_on_shared_cores),
-        cmocka_unit_test(frameworks_hold_the_busiest_ranks_rows),
-        cmocka_unit_test(typing_mistakes_are_told_first),
+        cmocka_unit_test(a_factor_equals_a_file_of_that_load_on_shared_cores),
+        cmocka_unit_test(memory_of_a_framework_has_room_for_the_busiest_rank),
+        cmocka_unit_test(typing_mistakes_are_reported_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

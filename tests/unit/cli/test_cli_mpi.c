@@ -27,8 +27,8 @@ static json_t *parse(const CommandResult *r)
 enum { STEPS = SAMPLE(200, 20) };
 
 /* 4 ranks as dp_shard 2 x tp 2 learn the text: the mean of the last 10 losses is under 0.6 of the
- * first. (Under the sanitizers, there are fewer steps, and it is under the first.) The prediction
- * uses this machine's own measurements. */
+ * first. (With fewer steps under the sanitizers, it only has to be lower.) The prediction uses this
+ * machine's own measurements. */
 static void a_text_is_learnt_on_four_ranks(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void a_text_is_learnt_on_four_ranks(void **state)
     assert_true(step > 0 && step < HUGE_VAL); /* a busy machine cannot show how accurate it is */
     print_message("predicted / measured step %.2f\n", step);
     json_decref(compared);
-    /* Everything is measured now, so a second run measures nothing. */
+    /* The store has all measurements now, so a second run measures nothing. */
     r = COMMAND(arena, 60, "calibrate", tiny, "--db", db);
     if (r.exit_code != 0) fail_msg("%s", r.err);
     assert_null(strstr(r.err, "measuring"));
@@ -76,7 +76,7 @@ static void check_both_backends(const char *plan)
     json_t *mpi = parse(&a), *loopback = parse(&b);
     assert_true(document_number(mpi, "first_loss") == document_number(loopback, "first_loss"));
     assert_true(document_number(mpi, "last_loss") == document_number(loopback, "last_loss"));
-    /* There is one document, whichever process runs the ranks. */
+    /* Each run prints one document, although several processes run the ranks. */
     const char *key;
     json_t *value;
     json_object_foreach(loopback, key, value) if (json_object_get(mpi, key) == NULL)
@@ -89,7 +89,7 @@ static void check_both_backends(const char *plan)
         json_t *one = json_object_get(mpi, same[i]), *other = json_object_get(loopback, same[i]);
         if (one == NULL || !json_equal(one, other)) fail_msg("'%s' differs", same[i]);
     }
-    /* Memory is measured without --poison, for the worst rank, and equals the plan. */
+    /* Without --poison, memory is measured for the worst rank, and equals the plan. */
     assert_true(document_number(mpi, "highest_byte_touched") ==
                 document_number(loopback, "highest_byte_touched"));
     assert_true(document_number(mpi, "highest_byte_touched") ==
@@ -112,14 +112,14 @@ static void both_backends_give_the_same_losses(void **state)
     check_both_backends(tiny);
 }
 
-/* Ranks exchange halos by MPI. */
-static void domains_give_the_same_losses(void **state)
+/* The ranks of a domain exchange halos by MPI. */
+static void both_backends_give_the_same_losses_with_domains(void **state)
 {
     (void)state;
     check_both_backends(TANDEM_SOURCE_DIR "/scripts/plans/unet_domain.lua");
 }
 
-/* The newest row of the store must have this kind and status. */
+/* Checks the kind and the status of the store's newest row. */
 static void newest(Arena *arena, const char *db, const char *kind, const char *status)
 {
     CommandResult r = COMMAND(arena, 60, "runs", "--db", db, "--limit", "1", "--json");
@@ -130,7 +130,7 @@ static void newest(Arena *arena, const char *db, const char *kind, const char *s
     json_decref(root);
 }
 
-/* A rank is killed: the store keeps a row for the run. */
+/* If a rank is killed, the store keeps a row for the failed run. */
 static void a_run_that_dies_leaves_a_row(void **state)
 {
     (void)state;
@@ -138,8 +138,8 @@ static void a_run_that_dies_leaves_a_row(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     CommandResult r = COMMAND(arena, 300, "run", tiny, "--steps", "2", "--db", db);
     if (r.exit_code != 0) fail_msg("%s", r.err);
-    /* A process whose first argument is `run` and that has no children is a rank; in step 2 all
-     * ranks are there. */
+    /* A process whose first argument is `run` and that has no children is a rank. In step 2 all
+     * ranks exist. */
     const char *script = arena_print(
         arena,
         "%s run %s --steps 1000000 -v --db %s >%s.out & run=$!\n"
@@ -161,8 +161,8 @@ static void a_run_that_dies_leaves_a_row(void **state)
     arena_free(arena);
 }
 
-/* The counts cannot be written after the last step, because a folder has taken the name of the
- * file. The store then has one row, of a run that succeeded. */
+/* A folder takes the name of the file of counts while the run goes on, so the counts cannot be
+ * written after the last step. The store then has one row, of a run that succeeded. */
 static void counts_that_cannot_be_written_add_no_row(void **state)
 {
     (void)state;
@@ -194,8 +194,8 @@ static uint32_t times(const char *text, const char *word)
     return n;
 }
 
-/* The command loads the plan, and so does the first rank. The first run also measures
- * collectives on ranks of its own. */
+/* Both the command and the first rank load the plan. The first run also starts other ranks to
+ * measure collectives. Only one of these may print the warning. */
 static void warnings_are_printed_once(void **state)
 {
     (void)state;
@@ -211,7 +211,7 @@ static void warnings_are_printed_once(void **state)
     arena_free(arena);
 }
 
-static void mistakes_have_their_codes(void **state)
+static void mistakes_exit_with_their_codes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -223,7 +223,8 @@ static void mistakes_have_their_codes(void **state)
     r = COMMAND(arena, 60, "run", tiny, "--data", "no-such-file.txt", "--db", db);
     assert_int_equal(r.exit_code, 3);
     assert_non_null(strstr(r.err, "error[data-file]"));
-    /* A learning rate that diverges ends the run with the first bad number. */
+    /* With this learning rate the training diverges. The run ends with the first number that is not
+     * finite. */
     r = COMMAND(arena, 300, "run", tiny, "--steps", "30", "--set", "optimizer.lr=900", "--set",
                 "optimizer.warmup_steps=0", "--db", db);
     assert_int_equal(r.exit_code, 6);
@@ -239,8 +240,8 @@ static void mistakes_have_their_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes_have_their_codes),
-        cmocka_unit_test(domains_give_the_same_losses),
+        cmocka_unit_test(mistakes_exit_with_their_codes),
+        cmocka_unit_test(both_backends_give_the_same_losses_with_domains),
         cmocka_unit_test(both_backends_give_the_same_losses),
         cmocka_unit_test(a_run_that_dies_leaves_a_row),
         cmocka_unit_test(counts_that_cannot_be_written_add_no_row),

@@ -1,5 +1,5 @@
-/* tandem run --save and --load as a user gives them: printed lines, exit codes, and messages that
- * name the rank and the file. */
+/* tandem run --save and --load: printed lines, exit codes, and messages that name the rank and the
+ * file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static double last_loss(const CommandResult *r)
     return loss;
 }
 
-static void a_run_goes_on(void **state)
+static void a_run_continues_from_its_checkpoint(void **state)
 {
     const CheckpointCase *c = *state;
     CommandResult r =
@@ -36,7 +36,7 @@ static void a_run_goes_on(void **state)
     checkpoint_case_expect(&r, 0, "\nstep    4  loss", "");
     checkpoint_case_expect(&r, 0, "\ndone        2 steps in", "");
     assert_null(strstr(r.out, "\nstep    0"));
-    /* Backends compute the same numbers, and another mesh differs by rounding. */
+    /* Both backends compute the same numbers. Another mesh differs by rounding. */
     r = CHECKPOINT_RUN(c, "--steps", "5", "--json", "--load", c->folder);
     const double resumed = last_loss(&r);
     r = COMMAND(c->arena, 300, "run", c->plan, "--db", c->db, "--steps", "5", "--json", "--load",
@@ -48,7 +48,7 @@ static void a_run_goes_on(void **state)
     if (!(ratio > 1 - 1e-5 && ratio < 1 + 1e-5)) fail_msg("x %.9g", ratio);
 }
 
-static void a_checkpoint_in_other_parts(void **state)
+static void a_checkpoint_can_be_saved_for_another_mesh(void **state)
 {
     const CheckpointCase *c = *state;
     const char *other = command_new_folder(c->arena);
@@ -65,7 +65,7 @@ static void a_checkpoint_in_other_parts(void **state)
     checkpoint_case_expect(&r, 0, "after 1 step", "");
 }
 
-static void mistakes(void **state)
+static void mistakes_in_checkpoint_options_are_refused(void **state)
 {
     const CheckpointCase *c = *state;
     CommandResult r = CHECKPOINT_RUN(c, "--save-every", "2");
@@ -98,7 +98,7 @@ static void mistakes(void **state)
 
 /* Other numbers and other data are allowed, but not silently. The warning comes with the first
  * step, and lists all differences. A file is identified by its bytes, not by its name or size. */
-static void other_settings_and_data(void **state)
+static void other_settings_and_data_are_warned_of_once(void **state)
 {
     const CheckpointCase *c = *state;
     const char *data = arena_print(c->arena, "%s/data", command_new_folder(c->arena));
@@ -116,7 +116,8 @@ static void other_settings_and_data(void **state)
         &r, 0, "",
         "was trained with lr 0.003, warmup_steps 10, but this run has lr 1, warmup_steps 0");
     r = COMMAND(c->arena, 300, "run", c->plan, "--db", c->db, "--steps", "3", "--load", c->folder,
-                "--data", data, "--set", "optimizer.lr=1.0"); /* mpi: one process warns for all */
+                /* under MPI, one process warns for all */
+                "--data", data, "--set", "optimizer.lr=1.0");
     checkpoint_case_expect(&r, 0, "loaded", "warning[checkpoint-settings]: ");
     const char *warning = strstr(r.err, "warning[checkpoint-");
     if (strstr(warning + 1, "warning[checkpoint-") != NULL) fail_msg("%s", r.err);
@@ -130,9 +131,9 @@ static void other_settings_and_data(void **state)
     checkpoint_case_expect(&r, 0, "", " was trained on 3001 bytes with XXH3 hash ");
 }
 
-/* The files of ranks exceed a limit of the size of files. A full disk gives the same kind of error.
- */
-static void a_rank_that_cannot_write(void **state)
+/* The limit on the size of files is below that of a rank's file. A full disk gives the same kind of
+ * error. */
+static void a_rank_that_cannot_write_is_named(void **state)
 {
     const CheckpointCase *c = *state;
     static const char wide[] = "model.dim=256"; /* a rank's file is larger than the store */
@@ -151,7 +152,7 @@ static void a_rank_that_cannot_write(void **state)
     checkpoint_case_expect(&r, 1, "", "error[checkpoint-write]: rank 0 ");
     checkpoint_case_expect(&r, 1, "", "File too large; it needs ");
     const char *first = strstr(r.err, "error[");
-    assert_null(strstr(first + 1, "error[")); /* once, not by every rank */
+    assert_null(strstr(first + 1, "error[")); /* reported once, not by every rank */
     assert_int_not_equal(access(arena_print(c->arena, "%s/step-00000003.saving", c->folder), F_OK),
                          0);
     r = CHECKPOINT_RUN(c, "--steps", "2", "--load", c->folder, "--set", wide);
@@ -163,8 +164,11 @@ static void a_rank_that_cannot_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_run_goes_on),           TEST(a_checkpoint_in_other_parts), TEST(mistakes),
-        TEST(other_settings_and_data), TEST(a_rank_that_cannot_write),
+        TEST(a_run_continues_from_its_checkpoint),
+        TEST(a_checkpoint_can_be_saved_for_another_mesh),
+        TEST(mistakes_in_checkpoint_options_are_refused),
+        TEST(other_settings_and_data_are_warned_of_once),
+        TEST(a_rank_that_cannot_write_is_named),
     };
     return cmocka_run_group_tests_name("cli_checkpoint", tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@
 #include "tests/support/checkpoint_case.h"
 #include "tests/support/document.h"
 
-/* Runs a script of the shell. $0: the command, $1: the plan, $2: the folder, $3: the store. */
+/* Runs a script of the shell with $0 = the command, $1 = the plan, $2 = the folder, and $3 = the
+ * store. */
 static CommandResult shell(const CheckpointCase *c, const char *script)
 {
     return command_run_program(
@@ -22,10 +23,11 @@ static CommandResult shell(const CheckpointCase *c, const char *script)
         (const char *[]){"sh", "-c", script, TANDEM_COMMAND, c->plan, c->folder, c->db, NULL});
 }
 
-/* ---- one checkpoint for a whole run */
+/* ---- all ranks of a run load one checkpoint */
 
-/* A newer checkpoint appears after the command has looked for one, and before any rank does. */
-static void a_newer_one_appears_before_the_ranks_start(void **state)
+/* A newer checkpoint appears after the command has looked for the latest one, and before any rank
+ * starts. The ranks must load the one that the command found. */
+static void ranks_load_the_checkpoint_that_the_command_found(void **state)
 {
     const CheckpointCase *c = *state;
     CommandResult r = CHECKPOINT_RUN(c, "--steps", "4", "--save", c->folder, "--save-every", "2");
@@ -43,7 +45,7 @@ static void a_newer_one_appears_before_the_ranks_start(void **state)
     checkpoint_case_expect(&r, 0, "\ndone        4 steps in", "");
 }
 
-/* Four ranks in four folders. All but the first see another `latest`, or other files. */
+/* Starts four ranks in four folders. All but the first see another `latest`, or other files. */
 static const char apart[] =
     "for r in 0 1 2 3; do mkdir \"$2/r$r\"; cp -r \"$2/$([ $r = 0 ] && echo own || echo other)\" "
     "\"$2/r$r/ck\"; done\n"
@@ -52,7 +54,7 @@ static const char apart[] =
     "\"$0\" run \"$1\" --db \"$2\" --steps 7 --every 1 --timeout 20 --load ck' \"$0\" \"$1\" "
     "\"$3\" x \"$2\"\n";
 
-static void ranks_that_see_another_latest(void **state)
+static void ranks_load_the_checkpoint_that_the_first_rank_found(void **state)
 {
     const CheckpointCase *c = *state;
     const char *own = arena_print(c->arena, "%s/own", c->folder);
@@ -72,7 +74,7 @@ static void ranks_that_see_another_latest(void **state)
         fail_msg("another loss:\n%s\n%s", r.out, alone.out);
 }
 
-static void ranks_that_see_other_files(void **state)
+static void ranks_that_see_other_files_refuse_to_load(void **state)
 {
     const CheckpointCase *c = *state;
     CommandResult r =
@@ -89,11 +91,11 @@ static void ranks_that_see_other_files(void **state)
     assert_null(strstr(r.out, "\nstep "));
 }
 
-/* ---- two commands at once */
+/* ---- two commands use one folder at once */
 
-/* A run saves after each step. Others load from its folder meanwhile, and one wants to save there.
- * The lock ends with its process. */
-static void a_run_beside_a_saver(void **state)
+/* A run saves after each step. Other runs load from its folder meanwhile, and one tries to save
+ * there but is refused. The saver's lock ends with its process. */
+static void others_load_but_do_not_save_beside_a_saving_run(void **state)
 {
     const CheckpointCase *c = *state;
     static const char script[] =
@@ -129,10 +131,10 @@ static void a_run_beside_a_saver(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_newer_one_appears_before_the_ranks_start),
-        TEST(ranks_that_see_another_latest),
-        TEST(ranks_that_see_other_files),
-        TEST(a_run_beside_a_saver),
+        TEST(ranks_load_the_checkpoint_that_the_command_found),
+        TEST(ranks_load_the_checkpoint_that_the_first_rank_found),
+        TEST(ranks_that_see_other_files_refuse_to_load),
+        TEST(others_load_but_do_not_save_beside_a_saving_run),
     };
     return cmocka_run_group_tests_name("cli_checkpoint_folder", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* An interrupted tandem run ends its ranks and reports in one line the step that it reached and the
+/* An interrupted tandem run ends its ranks. One line reports the step that it reached and the
  * results that remain. It exits with 128 + the signal. A command that is killed leaves no process
  * behind. A rank that is stopped before its first step ends the run. */
 #include <setjmp.h>
@@ -59,7 +59,7 @@ static bool is_of_run(const Session *s, const char *id)
     return strstr(line, s->db) != NULL;
 }
 
-/* Number of processes, without this one, whose command line names the store. */
+/* Returns the number of other processes whose command line names the store. */
 static uint32_t n_processes(const Session *s)
 {
     uint32_t n = 0;
@@ -72,7 +72,8 @@ static uint32_t n_processes(const Session *s)
 
 static pid_t start(const Session *s, const char *more, const char *value)
 {
-    const char *layers = value != NULL ? "model.layers=60" : "model.layers=2"; /* slow to plan */
+    /* many layers are slow to plan */
+    const char *layers = value != NULL ? "model.layers=60" : "model.layers=2";
     const char *const argv[] = {
         TANDEM_COMMAND, "run",  tiny,      "-n",      "2",  "--set", "mesh.dp_shard=1",
         "--set",        layers, "--steps", "1000000", "-v", "--db",  s->db,
@@ -91,7 +92,7 @@ static pid_t start(const Session *s, const char *more, const char *value)
     _exit(127);
 }
 
-/* Waits until `file` contains `word`. Fails if the command ends before, and after 300 s. */
+/* Waits until `file` contains `word`. Fails if the command ends before that, or after 300 s. */
 static void wait_for(const Session *s, pid_t child, const char *file, const char *word)
 {
     siginfo_t end = {0};
@@ -105,7 +106,7 @@ static void wait_for(const Session *s, pid_t child, const char *file, const char
              text_of(s, s->out), text_of(s, s->err));
 }
 
-/* Sends the signal when `file` contains `word`, and waits. */
+/* Starts the command, sends it the signal when `file` contains `word`, and waits for its end. */
 static void interrupt(Session *s, int number, const char *json, const char *file, const char *word)
 {
     pid_t child = start(s, json, NULL);
@@ -157,7 +158,7 @@ static const char *told(const Session *s)
     return arena_copy(s->arena, line + strlen(begins), strcspn(line + strlen(begins), "\n"));
 }
 
-static void the_step_and_what_is_kept_are_told(void **state)
+static void an_interrupted_run_reports_its_step_and_results(void **state)
 {
     (void)state;
     static const struct {
@@ -177,7 +178,7 @@ static void the_step_and_what_is_kept_are_told(void **state)
         end = arena_print(s.arena,
                           " of 1000000; the ranks have ended and their weights are lost; %s lists "
                           "run %zu as failed",
-                          s.db, i + 2); /* after the prediction */
+                          s.db, i + 2); /* the row after that of the prediction */
         assert_string_equal(after, end);
         const RunRecord run = measured(&s);
         assert_string_equal(run.status, "failed");
@@ -187,7 +188,7 @@ static void the_step_and_what_is_kept_are_told(void **state)
     arena_free(s.arena);
 }
 
-static void the_document_is_written_all_the_same(void **state)
+static void an_interrupted_run_writes_its_json_document(void **state)
 {
     (void)state;
     Session s = session();
@@ -205,8 +206,8 @@ static void the_document_is_written_all_the_same(void **state)
     arena_free(s.arena);
 }
 
-/* Ranks measure collectives before the run begins; this can be interrupted too. */
-static void measuring_is_interrupted_too(void **state)
+/* Ranks measure collectives before the run begins. A signal ends that, too. */
+static void a_signal_also_ends_the_measuring(void **state)
 {
     (void)state;
     Session s = session();
@@ -220,7 +221,7 @@ static void measuring_is_interrupted_too(void **state)
     arena_free(s.arena);
 }
 
-static void nothing_outlives_a_killed_command(void **state)
+static void no_process_outlives_a_killed_command(void **state)
 {
     (void)state;
     static const char *const flavours[] = {"openmpi", "mpich"};
@@ -234,7 +235,8 @@ static void nothing_outlives_a_killed_command(void **state)
         assert_true(n_processes(&s) > 2);
         kill(child, SIGKILL);
         waitpid(child, NULL, 0);
-        /* 5 s on a machine with free cores; more, so that a busy one does not fail the test */
+        /* This takes 5 s on a machine with free cores. The limit is longer, so that a busy machine
+         * passes. */
         for (int k = 0; k < 300 && n_processes(&s) > 0; k++) pause_ms(100);
         assert_int_equal(n_processes(&s), 0);
         unsetenv("TANDEM_MPI");
@@ -245,14 +247,14 @@ static void nothing_outlives_a_killed_command(void **state)
 }
 
 /* Maps the memory in which the ranks of the run report their positions. Its path is in the
- * environment of each of their processes. NULL: not made yet. */
+ * environment of each of their processes. Returns NULL if the memory is not made yet. */
 static Status *status_of(const Session *s)
 {
     DIR *all = opendir("/proc");
     Status *status = NULL;
     assert_non_null(all);
     for (struct dirent *one; (one = readdir(all)) != NULL && status == NULL;) {
-        if (!is_of_run(s, one->d_name)) continue; /* other runs have their own */
+        if (!is_of_run(s, one->d_name)) continue; /* other runs have other memory */
         size_t n = 0;
         const char *line =
             command_read_file(s->arena, arena_print(s->arena, "/proc/%s/environ", one->d_name), &n);
@@ -272,7 +274,8 @@ static void a_rank_stopped_before_its_first_step_is_named(void **state)
 {
     (void)state;
     Session s = session();
-    /* The first run of a store measures collectives, with ranks of their own. */
+    /* The first run of a store starts other ranks to measure collectives. This run spares the next
+     * one from that. */
     interrupt(&s, SIGTERM, NULL, s.out, "step    2 ");
     pid_t child = start(&s, "--timeout", "3");
     Status *status = NULL;
@@ -306,10 +309,10 @@ static void a_rank_stopped_before_its_first_step_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_step_and_what_is_kept_are_told),
-        cmocka_unit_test(the_document_is_written_all_the_same),
-        cmocka_unit_test(measuring_is_interrupted_too),
-        cmocka_unit_test(nothing_outlives_a_killed_command),
+        cmocka_unit_test(an_interrupted_run_reports_its_step_and_results),
+        cmocka_unit_test(an_interrupted_run_writes_its_json_document),
+        cmocka_unit_test(a_signal_also_ends_the_measuring),
+        cmocka_unit_test(no_process_outlives_a_killed_command),
         cmocka_unit_test(a_rank_stopped_before_its_first_step_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,8 +38,8 @@ static bool is_kebab(const char *id)
     return id[strlen(id) - 1] != '-';
 }
 
-/* True if the literal at `quote` is the rule in diag_error(d, FAULT_x, "rule" or diag_warning(d,
- * "rule". */
+/* Returns true if the literal at `quote` is the rule in diag_error(d, FAULT_x, "rule" or
+ * diag_warning(d, "rule". */
 static bool follows_fault(const char *text, const char *quote)
 {
     const char *at = quote;
@@ -52,7 +52,7 @@ static bool follows_fault(const char *text, const char *quote)
 }
 
 static uint32_t n_found;
-static bool raised[1024]; /* [row]: its id is quoted in a source */
+static bool raised[1024]; /* true if a source quotes the id of the row */
 
 static void mark(const char *id)
 {
@@ -75,8 +75,8 @@ static void check_file(Arena *arena, const char *path)
         }
         const char *id = arena_copy(arena, at + 1, (size_t)(end - at - 1));
         mark(id);
-        if (strncmp(id, "error[", 6) == 0) /* printed without memory for a diagnostic */
-            mark(arena_copy(arena, id + 6, strcspn(id + 6, "]")));
+        /* "error[...]" is printed without memory for a diagnostic */
+        if (strncmp(id, "error[", 6) == 0) mark(arena_copy(arena, id + 6, strcspn(id + 6, "]")));
         bool sure = follows_fault(text, at);
         if (id[0] != 0 && is_kebab(id) && (sure || strchr(id, '-') != NULL) && !is_listed(id)) {
             n_found++;
@@ -87,7 +87,7 @@ static void check_file(Arena *arena, const char *path)
     }
 }
 
-/* The Lua library reports by core.fail("rule", ...) and similar functions, dialects by
+/* Lua code reports rules by core.fail("rule", ...) and similar functions, and dialects by
  * d:error("rule". */
 static void check_lua_calls(Arena *arena, const char *path, const char *text, const char *call)
 {
@@ -147,7 +147,7 @@ static void every_rule_of_the_sources_is_explained(void **state)
     arena_free(arena);
 }
 
-static void rows_are_distinct_and_told_in_full(void **state)
+static void rows_are_distinct_and_complete(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < n_rules; i++) {
@@ -180,7 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_of_the_sources_is_explained),
-        cmocka_unit_test(rows_are_distinct_and_told_in_full),
+        cmocka_unit_test(rows_are_distinct_and_complete),
         cmocka_unit_test(explain_prints_the_story),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

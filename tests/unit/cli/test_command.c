@@ -1,4 +1,4 @@
-/* The tests' own helper: outputs, exit codes, signals and time limits of a child. */
+/* The tests' helper that runs a child process: its outputs, exit codes, signals and time limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ static CommandResult shell(Arena *arena, double timeout_s, const char *script)
     return command_run_program(arena, timeout_s, (const char *const[]){"sh", "-c", script, NULL});
 }
 
-static void keeps_both_outputs(void **state)
+static void both_outputs_and_the_exit_code_are_returned(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -25,7 +25,7 @@ static void keeps_both_outputs(void **state)
     assert_false(r.timed_out);
     assert_string_equal(r.out, "out\n");
     assert_string_equal(r.err, "err\n");
-    /* More than a pipe holds, on both outputs at once. */
+    /* Both outputs have more bytes at once than a pipe has room for. */
     r = shell(arena, 30, "yes | head -c 300000; yes | head -c 200000 >&2");
     assert_int_equal(r.exit_code, 0);
     assert_int_equal(r.n_out, 300000);
@@ -33,7 +33,7 @@ static void keeps_both_outputs(void **state)
     arena_free(arena);
 }
 
-static void tells_signals_and_absence(void **state)
+static void signals_and_missing_programs_are_reported(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -47,7 +47,7 @@ static void tells_signals_and_absence(void **state)
     arena_free(arena);
 }
 
-static void ends_what_hangs(void **state)
+static void a_child_that_hangs_is_killed(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -68,9 +68,9 @@ static void ends_what_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_both_outputs),
-        cmocka_unit_test(tells_signals_and_absence),
-        cmocka_unit_test(ends_what_hangs),
+        cmocka_unit_test(both_outputs_and_the_exit_code_are_returned),
+        cmocka_unit_test(signals_and_missing_programs_are_reported),
+        cmocka_unit_test(a_child_that_hangs_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Other processes that use the cores make a run slower. Their share is computed by hand here, and a
- * run beside processes that keep every core busy must report them beside its times. */
+/* Other processes that use the cores make a run slower. Their share must equal a computation by
+ * hand. A run beside processes that keep every core busy must report them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "planner/base/cores.h"
 #include "tests/support/command.h"
 
-static void processes_are_summed_and_machines_counted_once(void **state)
+static void ranks_are_summed_and_each_machine_counted_once(void **state)
 {
     (void)state;
     const CoreShare all[] = {{{1000, 500, 400, 1800}, 7, 2},
@@ -25,7 +25,7 @@ static void processes_are_summed_and_machines_counted_once(void **state)
     CoreUse use = cores_use(all, 3);
     assert_int_equal(use.cores, 6);
     assert_true(use.running == 1.5 && use.ready == 2.55);
-    assert_true(use.others > 1.1999 && use.others < 1.2001); /* 2.7 busy */
+    assert_true(use.others > 1.1999 && use.others < 1.2001); /* 2.7 cores are busy */
     use = cores_use(all, 1);
     assert_true(use.others > 1.2999 && use.others < 1.3001);
     const CoreShare unknown[] = {all[0], {{0, 0, 0, 0}, 0, 0}};
@@ -33,7 +33,7 @@ static void processes_are_summed_and_machines_counted_once(void **state)
 }
 
 /* A period too short for the machine's counters gives no result. */
-static void a_moment_says_nothing(void **state)
+static void a_too_short_period_gives_no_result(void **state)
 {
     (void)state;
     const CoreTime before = {0, 0, 0, 0}, after = {100000000, 1000, 1000, 1000};
@@ -59,7 +59,7 @@ static double number(const json_t *root, const char *key)
     return json_number_value(json_object_get(json_object_get(root, "cores"), key));
 }
 
-static void a_busy_machine_is_named(void **state)
+static void a_busy_machine_is_reported(void **state)
 {
     (void)state;
     static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
@@ -92,9 +92,9 @@ static void a_busy_machine_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_are_summed_and_machines_counted_once),
-        cmocka_unit_test(a_moment_says_nothing),
-        cmocka_unit_test(a_busy_machine_is_named),
+        cmocka_unit_test(ranks_are_summed_and_each_machine_counted_once),
+        cmocka_unit_test(a_too_short_period_gives_no_result),
+        cmocka_unit_test(a_busy_machine_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

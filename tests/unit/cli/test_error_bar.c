@@ -1,5 +1,5 @@
 /* The error bars printed with predictions follow from tests/data/predicted_runs.csv, and today's
- * predictions equal that file. tests/bench/error_bar.py makes both again. */
+ * predictions equal that file. tests/bench/error_bar.py generates the bars and the file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 enum { MOST = 1024 };
 
 static const char *const kinds[] = {"step", "allocated", "reserved"};
-/* Step times of rows that do not state their limit of power. */
+/* the step times of rows that leave their power limit open */
 static const char power_assumed[] = "step_assumed";
 static const char *const names[] = {"step time", "memory allocated", "memory reserved"};
 
@@ -65,7 +65,7 @@ static bool is(const char *wanted, const char *what)
     return wanted == NULL || strcmp(wanted, what) == 0;
 }
 
-/* Returns the errors of a class, from one source or from all (NULL). */
+/* Finds the errors of a class of rows, from one source or from all (NULL). Returns their number. */
 static uint32_t errors_of(const Row *rows, uint32_t n, const char *kind, const Row *like,
                           const char *source, double *errors)
 {
@@ -77,7 +77,7 @@ static uint32_t errors_of(const Row *rows, uint32_t n, const char *kind, const R
     return n_errors;
 }
 
-/* True for the first row of its source in the class. */
+/* Returns true for the first row of its source in the class. */
 static bool begins_source(const Row *rows, uint32_t i, const char *kind)
 {
     for (uint32_t k = 0; k < i; k++)
@@ -100,8 +100,8 @@ static const double wider[][2] = {
 #undef ASSUMED
 };
 
-/* The printed bar must follow from the rows. Each source is represented by 20 of its quantiles, so
- * that all sources have the same weight. */
+/* The printed bar must follow from the rows. Each source contributes 20 quantiles of its errors, so
+ * all sources have the same weight. */
 static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const Row *like)
 {
     enum { GRID = 20 };
@@ -132,7 +132,7 @@ static void expect_bar(const Row *rows, uint32_t n, ErrorOf of, const Row *like)
     assert_true(fabs(bar.p90 - factor[1] * quantile(all, n_all, .9)) < .00051);
 }
 
-static void bars_are_of_these_predictions(void **state)
+static void bars_follow_from_the_stored_predictions(void **state)
 {
     (void)state;
     static Row rows[MOST];
@@ -142,8 +142,8 @@ static void bars_are_of_these_predictions(void **state)
         for (uint32_t i = 0; i < n; i++) expect_bar(rows, n, of, &rows[i]);
 }
 
-/* A profile or a GPU without rows has no bar, whatever rows others have. */
-static void what_was_never_left_out_is_unknown(void **state)
+/* A profile or a GPU without rows has no bar, however many rows others have. */
+static void a_class_without_rows_has_no_bar(void **state)
 {
     (void)state;
     const ErrorBar other_gpu = trust_bar(ERROR_step, "torchtitan", "L40S"),
@@ -165,8 +165,8 @@ static void expect_said(Arena *arena, const char *wanted, const char *runtime, c
     if (strstr(r.out, wanted) == NULL) fail_msg("no '%s' in\n%s", wanted, r.out);
 }
 
-/* A prediction names the rows from which its bars come, and the number of its own rows. */
-static void a_prediction_says_whose_bars_it_has(void **state)
+/* A prediction names the class of rows behind its bars, and the number of these rows. */
+static void a_prediction_names_the_runs_behind_its_bars(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -200,9 +200,9 @@ static void a_prediction_says_whose_bars_it_has(void **state)
     arena_free(arena);
 }
 
-/* Half of the sample's rows must be predicted within 3 % of the value that the bar was made
- * from. */
-static void the_predictions_are_todays(void **state)
+/* Half of the sample's rows must be predicted within 3 % of the values from which the bars were
+ * made. */
+static void stored_predictions_equal_todays(void **state)
 {
     (void)state;
     static Row rows[MOST];
@@ -237,10 +237,10 @@ static void the_predictions_are_todays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bars_are_of_these_predictions),
-        cmocka_unit_test(what_was_never_left_out_is_unknown),
-        cmocka_unit_test(a_prediction_says_whose_bars_it_has),
-        cmocka_unit_test(the_predictions_are_todays),
+        cmocka_unit_test(bars_follow_from_the_stored_predictions),
+        cmocka_unit_test(a_class_without_rows_has_no_bar),
+        cmocka_unit_test(a_prediction_names_the_runs_behind_its_bars),
+        cmocka_unit_test(stored_predictions_equal_todays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Predictions for frameworks. If a plan names no runtime, each framework that could run it is
- * predicted, with the same numbers as for a plan that names it. A runtime also sets defaults of
+ * predicted, with the numbers of a plan that names the framework. A runtime also sets defaults of
  * passes. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static const json_t *framework(const json_t *root, const char *name)
 }
 
 /* A plan with fsdp2 can run in torchtitan and in NeMo Automodel, but not in Megatron. */
-static void frameworks_that_could_run_it_are_tried(void **state)
+static void frameworks_that_could_run_the_plan_are_predicted(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -54,14 +54,14 @@ static void frameworks_that_could_run_it_are_tried(void **state)
     assert_non_null(framework(root, "automodel"));
     assert_true(bytes_of(torchtitan, "process_bytes") > bytes_of(torchtitan, "reserved_bytes"));
     assert_true(bytes_of(torchtitan, "reserved_bytes") >= bytes_of(torchtitan, "allocated_bytes"));
-    /* The eager blocks keep more than Tandem's arena has room for. */
+    /* torchtitan's eager blocks keep more than Tandem's arena has room for. */
     assert_true(bytes_of(torchtitan, "allocated_bytes") > bytes_of(root, "peak_bytes"));
     json_decref(root);
     arena_free(arena);
 }
 
 /* A plan without a runtime gets the same report as the plan that names the runtime. */
-static void a_tried_framework_is_as_a_named_one(void **state)
+static void a_framework_not_named_is_predicted_as_a_named_one(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -76,7 +76,7 @@ static void a_tried_framework_is_as_a_named_one(void **state)
 }
 
 /* A plan may fit under Tandem and not under torchtitan. */
-static void a_framework_may_need_more_than_there_is(void **state)
+static void a_plan_may_fit_only_without_a_framework(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -90,7 +90,7 @@ static void a_framework_may_need_more_than_there_is(void **state)
     arena_free(arena);
 }
 
-/* Collectives over tp in one step. */
+/* Returns the number of collectives over tp in one step. */
 static json_int_t over_tp(Arena *arena, const char *runtime, const char *keep)
 {
     json_t *root = document_of(
@@ -107,8 +107,8 @@ static json_int_t over_tp(Arena *arena, const char *runtime, const char *keep)
     return n;
 }
 
-/* PyTorch's sequence parallelism keeps the gathered input of column linears: in each of 8
- * micro-batches 2 gathers fewer in each of 32 blocks, and 1 fewer at the head. */
+/* PyTorch's sequence parallelism keeps the gathered input of column linears. In each of 8
+ * micro-batches it gathers 2 times fewer in each of 32 blocks, and once fewer at the head. */
 static void a_runtime_sets_defaults_of_passes(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void a_scenario_reaches_every_framework(void **state)
         Arena *arena = arena_new();
         const char *set = arena_print(arena, "runtime=%s", cases[i].runtime);
         const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
-        for (int again = 0; again < 2; again++) { /* then the store has the answers */
+        for (int again = 0; again < 2; again++) { /* the second time, the store has the answers */
             json_t *plain = document_of(COMMAND(arena, 60, "sim", cases[i].plan, "--json", "--db",
                                                 db, "--set", "model.layers=4"));
             json_t *tried =
@@ -162,7 +162,7 @@ static void a_scenario_reaches_every_framework(void **state)
 }
 
 /* The best plan of a sweep is simulated for the frameworks, too. */
-static void the_best_of_a_sweep_is_answered_for_all(void **state)
+static void the_best_plan_of_a_sweep_is_predicted_for_frameworks(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -184,8 +184,8 @@ static uint32_t count_evaluations(const char *text)
 }
 
 /* The process that simulated the best plan makes its lines. With --prove, the first process makes
- * the same lines, for which it evaluates the script again. */
-static void both_processes_tell_the_same(void **state)
+ * the same lines, but must evaluate the script a second time. */
+static void both_processes_print_the_same_best_lines(void **state)
 {
     (void)state;
     static const char *const settings[] = {"batch.global=16", "batch.global=256",
@@ -206,14 +206,14 @@ static void both_processes_tell_the_same(void **state)
             evaluations[again] = count_evaluations(r.err);
         }
         assert_string_equal(said[0], said[1]);
-        /* before the points, and by the process of the points */
+        /* The script is evaluated before the points, and by the process of the points. */
         assert_int_equal(evaluations[0], 2);
         assert_true(evaluations[1] > evaluations[0]);
     }
     arena_free(arena);
 }
 
-/* A changed line in the store shows that a sweep prints the stored ones. */
+/* Changes the stored lines. A sweep that prints the change has read them from the store. */
 static void change_best_lines(Arena *arena, const char *db)
 {
     Diag d = diag_in(arena);
@@ -229,7 +229,7 @@ static void change_best_lines(Arena *arena, const char *db)
 
 /* A repeated sweep prints the stored lines about the best plan. A changed script makes new lines.
  */
-static void the_best_of_a_repeated_sweep_is_looked_up(void **state)
+static void a_repeated_sweep_prints_the_stored_best_lines(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -260,12 +260,12 @@ static void the_best_of_a_repeated_sweep_is_looked_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_best_of_a_sweep_is_answered_for_all),
-        cmocka_unit_test(both_processes_tell_the_same),
-        cmocka_unit_test(the_best_of_a_repeated_sweep_is_looked_up),
-        cmocka_unit_test(frameworks_that_could_run_it_are_tried),
-        cmocka_unit_test(a_tried_framework_is_as_a_named_one),
-        cmocka_unit_test(a_framework_may_need_more_than_there_is),
+        cmocka_unit_test(the_best_plan_of_a_sweep_is_predicted_for_frameworks),
+        cmocka_unit_test(both_processes_print_the_same_best_lines),
+        cmocka_unit_test(a_repeated_sweep_prints_the_stored_best_lines),
+        cmocka_unit_test(frameworks_that_could_run_the_plan_are_predicted),
+        cmocka_unit_test(a_framework_not_named_is_predicted_as_a_named_one),
+        cmocka_unit_test(a_plan_may_fit_only_without_a_framework),
         cmocka_unit_test(a_scenario_reaches_every_framework),
         cmocka_unit_test(a_runtime_sets_defaults_of_passes),
     };

@@ -16,7 +16,7 @@
 #include "tests/support/command.h"
 #include "tests/support/slowest.h"
 
-static Slowest slowest; /* among damaged and foreign files */
+static Slowest slowest; /* the slowest import among damaged and foreign files */
 
 static void in_time(const char *name, double cpu_s)
 {
@@ -54,7 +54,7 @@ static const char all_reduce[] =
     "# Out of bounds values : 0 OK\n"
     "# Avg bus bandwidth    : 31.4\n";
 
-static void text_of_nccl_tests(void **state)
+static void text_of_nccl_tests_is_read(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -70,7 +70,7 @@ static void text_of_nccl_tests(void **state)
     assert_string_equal(text.rows.at[0].type, "float");
     assert_true(text.rows.at[0].us == 10.5 && text.rows.at[0].in_place_us == 9.75);
     assert_true(text.rows.at[1].us == 25 && text.rows.at[1].in_place_us == 0);
-    /* The collective is found in a command line, if there is one. */
+    /* A command line, if there is one, names the collective. */
     command_write_file(path, arena_print(arena, "$ ./build/all_reduce_perf -b 8\n%s", all_reduce));
     assert_true(nccl_tests_read(path, arena, &text, &d));
     assert_true(text.known);
@@ -82,7 +82,7 @@ static void text_of_nccl_tests(void **state)
     arena_free(arena);
 }
 
-static void damaged_text(void **state)
+static void damaged_text_is_refused_or_gives_fewer_rows(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -148,7 +148,7 @@ static ImportSink *sink_new(Arena *arena)
     return sink;
 }
 
-static void trace_of_pytorch(void **state)
+static void a_trace_of_pytorch_is_read(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -173,7 +173,7 @@ static void trace_of_pytorch(void **state)
     assert_int_equal(gather->bytes, 16384);
     assert_true(gather->alone);
     assert_int_equal(samples_time(gather), 30000000);
-    /* A file that breaks off is read up to its end; a file that is no trace is refused. */
+    /* A file that breaks off is read up to its end. A file that is no trace is refused. */
     command_write_file(path,
                        arena_copy(arena, trace, (size_t)(strstr(trace, "{\"ph\": \"i\"") - trace)));
     sink = sink_new(arena);
@@ -186,7 +186,7 @@ static void trace_of_pytorch(void **state)
     arena_free(arena);
 }
 
-static void damaged_traces(void **state)
+static void damaged_traces_do_no_harm(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -213,7 +213,7 @@ static void damaged_traces(void **state)
     arena_free(arena);
 }
 
-/* The tables of an export, as far as they are read. */
+/* The tables of an export that the importer reads. */
 static const char nsys_tables[] =
     "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT NOT NULL);"
     "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, \"end\" INTEGER, gridX INTEGER,"
@@ -224,7 +224,7 @@ static const char nsys_tables[] =
     " (20000, 33500, 4, 2, 1, 128, 1, 1, 1, 1), (5, 9, 1, 1, 1, 1, 1, 1, 2, 2),"
     " (50, 40, 1, 1, 1, 1, 1, 1, 1, 1);";
 
-static void export_of_nsys(void **state)
+static void an_export_of_nsys_is_read(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -264,7 +264,8 @@ static void export_of_nsys(void **state)
     arena_free(arena);
 }
 
-/* A payload of NCCL's domain, 3, as stored in an export; ranks follow the communicator. */
+/* Returns a payload of NCCL's domain, 3, as an export stores it. The ranks' number follows the
+ * communicator. */
 static const char *payload(Arena *arena, uint32_t schema, uint64_t communicator, uint64_t second)
 {
     unsigned char bytes[48] = {3};
@@ -276,8 +277,8 @@ static const char *payload(Arena *arena, uint32_t schema, uint64_t communicator,
     return str_text(&s);
 }
 
-/* Process 7 calls an all-gather, two in a group, a message and an all-reduce; process 8 calls the
- * first all-gather, for which it waits less. */
+/* Process 7 calls an all-gather, two collectives in a group, a message and an all-reduce. Process 8
+ * calls the first all-gather, and waits less for it. */
 static const char *calls_of_nccl(Arena *arena)
 {
     const char *init = payload(arena, 1, 77, 4), *gather = payload(arena, 2, 77, 1 << 20);
@@ -358,7 +359,7 @@ static void a_schema_that_never_ends_is_refused(void **state)
     arena_free(arena);
 }
 
-static void payloads_of_nccl(void **state)
+static void payloads_of_nccl_give_collectives(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -372,7 +373,7 @@ static void payloads_of_nccl(void **state)
     assert_true(nsys_read(path, sink, arena, &d));
     meet_all(sink);
     assert_int_equal(sink->events, 6);
-    /* the kernels of the group and of the message, and a kernel without a call */
+    /* These are the kernels of the group and of the message, and a kernel without a call. */
     assert_int_equal(sink->n_sizeless, 3);
     assert_int_equal(sink->all.n, 2);
     const Samples *gather = sink->all.at[0], *reduce = sink->all.at[1];
@@ -392,8 +393,8 @@ static void payloads_of_nccl(void **state)
     arena_free(arena);
 }
 
-/* Medians of a reservoir: with many equal draws the median stays in the middle. */
-static void many_samples_few_kept(void **state)
+/* A reservoir keeps a sample of many values. Its median must stay in the middle. */
+static void a_sample_of_many_values_keeps_their_median(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -411,8 +412,8 @@ static void many_samples_few_kept(void **state)
     arena_free(arena);
 }
 
-/* The command imports some 50 MB of events; it needs hardly more memory than a small import. */
-static void a_long_trace_in_little_memory(void **state)
+/* The command imports some 50 MB of events; it may need hardly more memory than a small import. */
+static void a_long_trace_needs_little_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -430,7 +431,8 @@ static void a_long_trace_in_little_memory(void **state)
             "float const*, float*, int)\", \"pid\": 0, \"tid\": 7, \"ts\": %u, \"dur\": %u, "
             "\"args\": {\"External id\": %u, \"grid\": [%u, 1, 1], \"block\": [256, 1, 1]}}\n",
             i > 0 ? "," : "", i % 40, i * 10, 5 + i % 9, 1 + i % 4000, 1 + i % 40);
-    for (uint32_t i = 1; i <= 2000; i++) /* the operator of every other kernel; forty shapes */
+    /* writes the operator of every other kernel, with forty shapes */
+    for (uint32_t i = 1; i <= 2000; i++)
         fprintf(
             file,
             ",{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::silu\", \"ts\": 1, \"dur\": "
@@ -449,7 +451,7 @@ static void a_long_trace_in_little_memory(void **state)
     getrusage(RUSAGE_CHILDREN, &after);
     assert_non_null(strstr(r.out, "\"events\": 240000"));
     assert_non_null(strstr(r.out, "\"kernels\": 40"));
-    assert_true(after.ru_maxrss - before.ru_maxrss < 8192); /* KiB */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 8192); /* in KiB */
     remove(large);
     arena_free(arena);
 }
@@ -470,7 +472,7 @@ static void imported_collectives_are_used(void **state)
                   (unsigned long long)(bytes >> 10)); /* 1 GB/s */
     command_write_file(text, str_text(&rows));
     CommandResult r = COMMAND(arena, 60, "import", text, "--machine", "slow", "--db", db);
-    assert_int_equal(r.exit_code, 3); /* the number of ranks is missing */
+    assert_int_equal(r.exit_code, 3); /* the text lacks the number of ranks */
     assert_non_null(strstr(r.err, "import-format"));
     r = COMMAND(arena, 60, "import", text, "--ranks", "2", "--machine", "slow", "--db", db);
     assert_int_equal(r.exit_code, 0);
@@ -479,12 +481,12 @@ static void imported_collectives_are_used(void **state)
     CommandResult other = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "unknown");
     CommandResult slow = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow");
     assert_int_equal(plain.exit_code + slow.exit_code, 0);
-    assert_int_equal(other.exit_code, 2); /* an error instead of silently ignoring the request */
+    assert_int_equal(other.exit_code, 2); /* an error, because the request could not be fulfilled */
     assert_non_null(strstr(other.err, "the store has measurements of 'slow'"));
     const char *a = strstr(plain.out, "step  "), *c = strstr(slow.out, "step  ");
     assert_true(a != NULL && c != NULL);
     assert_true(strncmp(a, c, strcspn(a, "\n")) != 0);
-    /* The explained prediction is the same prediction: its path ends with the step. */
+    /* The explanation is of the same prediction: its path ends with the step. */
     r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow", "--explain", "--json");
     assert_int_equal(r.exit_code, 0);
     json_t *root = json_loads(r.out, 0, NULL);
@@ -500,15 +502,15 @@ static void imported_collectives_are_used(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_of_nccl_tests),
-        cmocka_unit_test(damaged_text),
-        cmocka_unit_test(trace_of_pytorch),
-        cmocka_unit_test(damaged_traces),
-        cmocka_unit_test(export_of_nsys),
+        cmocka_unit_test(text_of_nccl_tests_is_read),
+        cmocka_unit_test(damaged_text_is_refused_or_gives_fewer_rows),
+        cmocka_unit_test(a_trace_of_pytorch_is_read),
+        cmocka_unit_test(damaged_traces_do_no_harm),
+        cmocka_unit_test(an_export_of_nsys_is_read),
         cmocka_unit_test(a_schema_that_never_ends_is_refused),
-        cmocka_unit_test(payloads_of_nccl),
-        cmocka_unit_test(many_samples_few_kept),
-        cmocka_unit_test(a_long_trace_in_little_memory),
+        cmocka_unit_test(payloads_of_nccl_give_collectives),
+        cmocka_unit_test(a_sample_of_many_values_keeps_their_median),
+        cmocka_unit_test(a_long_trace_needs_little_memory),
         cmocka_unit_test(imported_collectives_are_used),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

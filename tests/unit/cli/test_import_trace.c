@@ -1,5 +1,5 @@
-/* Traces of PyTorch's profiler: operators with shapes become kernels of plans; collectives combine
- * the views of several ranks. */
+/* Traces of PyTorch's profiler: operators with shapes become kernels of plans, and collectives
+ * combine the traces of several ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,8 @@ static ImportSink *sink_new(Arena *arena)
     return sink;
 }
 
-/* Returns the key of a call. text: "name|type dims|type dims|word", its operands */
+/* Returns the key of a call. `text` is "name|type dims|type dims|word": the name and the
+ * operands. */
 static const char *key_of(Arena *arena, const char *text)
 {
     OpCall call = {0};
@@ -50,12 +51,12 @@ static const char *key_of(Arena *arena, const char *text)
 #define Q_HEADS B "2x32x512x128"
 #define K_HEADS B "2x8x512x128"
 
-static void calls_as_work(void **state)
+static void calls_of_operators_give_keys_of_kernels(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     static const struct {
-        const char *call, *key; /* NULL: none */
+        const char *call, *key; /* NULL: the call has no key */
     } cases[] = {
         {"aten::mm|" B "8192x4096|" B "4096x1024",
          "work product bf16 batch=1 sides=8192x1024 k=4096"},
@@ -78,7 +79,7 @@ static void calls_as_work(void **state)
          "work attention bf16 batch=2 heads=32 kv=8 queries=512 keys=512 head=128"},
         {"aten::_flash_attention_backward|" Q "|" Q "|" K "|" K "|" Q "|x|x|x|512|512|0.|True|x",
          "work attention_grad bf16 batch=2 heads=32 kv=8 queries=512 keys=512 head=128 causal"},
-        /* with dropout; without a statement whether it is causal */
+        /* These calls have dropout, or do not state whether they are causal. */
         {"aten::_flash_attention_forward|" Q "|" K "|" K "|x|x|512|512|0.1|True|False", NULL},
         {"aten::_flash_attention_forward|" Q "|" K "|" K "|x|x|512|512|0.|x|False", NULL},
         {"aten::_flash_attention_forward|" Q "|" K "|" K, NULL},
@@ -107,9 +108,9 @@ static void calls_as_work(void **state)
     arena_free(arena);
 }
 
-/* The kernels of Llama-3.1-8B under tp = 2: the up-projection of one micro-batch, and attention.
- * One kernel comes before its operator; one operator has two kernels; one kernel belongs to no
- * operator with a shape. */
+/* These are kernels of Llama-3.1-8B under tp = 2: the up-projection of one micro-batch, and
+ * attention. One kernel comes before its operator, and one operator has two kernels. One kernel
+ * belongs to no operator with a shape. */
 static const char with_shapes[] =
     "{\"traceEvents\": [\n"
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"ts\":2,\"dur\":1000,"
@@ -133,7 +134,8 @@ static const char with_shapes[] =
     "\"args\":{\"External id\":11}},\n"
     "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"e\",\"ts\":6,\"dur\":100,\"args\":{}}]}\n";
 
-/* In the trace of a run, counts the instructions of an op on rank 0 that take `us`. */
+/* Returns the number of rank 0's instructions of this op that take `us` microseconds in a run's
+ * trace. */
 static uint32_t count_ops(Arena *arena, const char *path, const char *name, double us)
 {
     size_t n = 0;
@@ -151,7 +153,7 @@ static uint32_t count_ops(Arena *arena, const char *path, const char *name, doub
     return found;
 }
 
-static void shapes_are_used(void **state)
+static void kernels_with_shapes_change_the_prediction(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -174,7 +176,8 @@ static void shapes_are_used(void **state)
     const char *other = strstr(r.out, "step  ");
     assert_true(plain != NULL && other != NULL);
     assert_true(strncmp(plain, other, strcspn(plain, "\n")) != 0);
-    /* The sum of the call's two kernels; ops that share the device with NCCL take longer. */
+    /* This is the sum of the call's two kernels. An op that shares the device with NCCL takes
+     * longer, so it does not count. */
     r = COMMAND(arena, 60, "trace", "2", "--db", db, "-o", out);
     assert_int_equal(r.exit_code, 0);
     assert_true(count_ops(arena, out, "linear", 1234.5) > 100);
@@ -190,7 +193,7 @@ static void shapes_are_used(void **state)
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "m");
     assert_non_null(strstr(r.out, "run         3"));
-    /* Without shapes nothing is usable, and the command says so. */
+    /* Without shapes no kernel is usable, and the command says so. */
     command_write_file(path, "[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"dur\":1000}]");
     r = COMMAND(arena, 60, "import", path, "--machine", "n", "--db", db);
     assert_int_equal(r.exit_code, 0);
@@ -201,7 +204,7 @@ static void shapes_are_used(void **state)
     arena_free(arena);
 }
 
-/* One rank's trace with one all-gather for each duration (us; 0 ends the list). */
+/* Returns one rank's trace with an all-gather for each duration (us; 0 ends the list). */
 static const char *gathers(Arena *arena, int rank, const double *us)
 {
     Str s = str_in(arena);
@@ -235,7 +238,7 @@ static const Samples *gathered(Arena *arena, const char *folder, const char *con
     return sink->all.at[0];
 }
 
-static void the_last_to_come_tells(void **state)
+static void the_last_rank_to_arrive_gives_the_time_of_a_collective(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -249,15 +252,14 @@ static void the_last_to_come_tells(void **state)
     assert_int_equal(s->n, 4);
     assert_int_equal(samples_time(s), 25500000);
     assert_int_equal(sink->n_met, 4);
-    /* One rank: it came last in one of two cases, so the lowest half of its times has no wait.
-     * Their median ends the lowest quarter. */
+    /* With the trace of one rank, the waits are unknown. The rank came last in one of two cases, so
+     * the lower half of its times has no wait. The median of that half ends the lowest quarter. */
     sink = sink_new(arena);
     s = gathered(arena, folder, both, 1, sink);
     assert_true(s->alone);
     assert_int_equal(samples_time(s), 31000000);
     assert_int_equal(sink->n_alone, 4);
-    /* If traces have different numbers of collectives, or come from the same rank, they cannot be
-     * matched. */
+    /* Traces with different numbers of collectives, or of the same rank, cannot be matched. */
     const char *const uneven[] = {gathers(arena, 0, first), gathers(arena, 1, fewer)};
     s = gathered(arena, folder, uneven, 2, sink_new(arena));
     assert_true(s->alone);
@@ -268,7 +270,8 @@ static void the_last_to_come_tells(void **state)
     const char *const nobody[] = {gathers(arena, -1, first), gathers(arena, -1, second)};
     s = gathered(arena, folder, nobody, 2, sink_new(arena));
     assert_true(s->alone);
-    /* Two steps of two ranks: each step is matched with its own counterpart. */
+    /* Two ranks have two traces each, of two steps. A trace is matched with the other rank's trace
+     * of the same step. */
     const char *const steps[] = {both[0], both[1], gathers(arena, 0, later),
                                  gathers(arena, 1, later)};
     s = gathered(arena, folder, steps, 4, sink_new(arena));
@@ -279,7 +282,7 @@ static void the_last_to_come_tells(void **state)
     arena_free(arena);
 }
 
-static void what_is_waited_for_is_said(void **state)
+static void waits_of_a_single_rank_are_reported(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -307,10 +310,10 @@ static void what_is_waited_for_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_as_work),
-        cmocka_unit_test(shapes_are_used),
-        cmocka_unit_test(the_last_to_come_tells),
-        cmocka_unit_test(what_is_waited_for_is_said),
+        cmocka_unit_test(calls_of_operators_give_keys_of_kernels),
+        cmocka_unit_test(kernels_with_shapes_change_the_prediction),
+        cmocka_unit_test(the_last_rank_to_arrive_gives_the_time_of_a_collective),
+        cmocka_unit_test(waits_of_a_single_rank_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

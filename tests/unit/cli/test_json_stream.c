@@ -1,5 +1,5 @@
-/* The streaming JSON reader: the values that it reports, and the positions of faults. Any bytes,
- * cut or changed anywhere, must cause nothing worse than an error. */
+/* The streaming JSON reader reports values and the positions of faults. Bytes that are cut or
+ * changed anywhere must cause nothing worse than an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static bool read_bytes(const char *bytes, size_t n, bool may_break_off, Arena *a
     return fine;
 }
 
-static void what_is_told(void **state)
+static void each_value_is_reported_in_order(void **state)
 {
     (void)state;
     static const struct {
@@ -76,7 +76,7 @@ static void what_is_told(void **state)
     }
 }
 
-static void where_faults_are(void **state)
+static void faults_are_reported_with_their_place(void **state)
 {
     (void)state;
     static const struct {
@@ -127,7 +127,7 @@ static void nesting_has_a_bound(void **state)
     arena_free(arena);
 }
 
-/* Long texts are cut, not refused; file blocks may end anywhere in them. */
+/* Long texts are cut, not refused. A block of the file may end anywhere inside them. */
 static void long_texts_are_cut(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static const char whole[] =
     "{\"schema\": 1, \"traceEvents\": [\n {\"ph\": \"X\", \"name\": \"k\\u00e9\", \"dur\": 1.5,"
     " \"args\": {\"grid\": [1, 2, 3], \"ok\": true}},\n {\"ph\": \"M\"}\n]}\n";
 
-static void what_breaks_off_may(void **state)
+static void a_text_that_breaks_off_is_accepted_only_if_allowed(void **state)
 {
     (void)state;
     size_t length = strlen(whole) - 1; /* without its newline */
@@ -157,8 +157,8 @@ static void what_breaks_off_may(void **state)
         Arena *arena = arena_new();
         Told told, strict;
         Diag d;
-        /* wherever the text is cut: an error with its place or, if that is allowed, the values so
-         * far */
+        /* Wherever the text is cut, the reader reports an error with its place. If a cut text is
+         * allowed, it reports only the values so far. */
         assert_false(read_bytes(whole, n, false, arena, &strict, &d));
         assert_non_null(strstr(d.items.at[0].text, "the file ends here"));
         assert_int_equal(read_bytes(whole, n, true, arena, &told, &d), n > 0);
@@ -191,9 +191,12 @@ static void changed_bytes_do_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_told),        cmocka_unit_test(where_faults_are),
-        cmocka_unit_test(nesting_has_a_bound), cmocka_unit_test(long_texts_are_cut),
-        cmocka_unit_test(what_breaks_off_may), cmocka_unit_test(changed_bytes_do_no_harm),
+        cmocka_unit_test(each_value_is_reported_in_order),
+        cmocka_unit_test(faults_are_reported_with_their_place),
+        cmocka_unit_test(nesting_has_a_bound),
+        cmocka_unit_test(long_texts_are_cut),
+        cmocka_unit_test(a_text_that_breaks_off_is_accepted_only_if_allowed),
+        cmocka_unit_test(changed_bytes_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

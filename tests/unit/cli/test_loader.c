@@ -1,4 +1,4 @@
-/* If the data loader is slower than the work, it sets the time of a step. The report and the
+/* If the data loader is slower than the computation, it sets the time of a step. The report and the
  * explanation must name it. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,8 @@
 #include "cli/cli.h"
 #include "tests/support/document.h"
 
-/* Eight sequences a data rank. They take 8 x `input_s`; the work takes about 1 s. */
+/* The batch has eight sequences for each data rank. The loader takes 8 x `input_s` for them, and
+ * the computation about 1 s. */
 static const char *script(Arena *arena)
 {
     const char *path = arena_print(arena, "%s/p.lua", command_new_folder(arena));
@@ -32,7 +33,7 @@ static CommandResult simulate(Arena *arena, const char *input_s, const char *for
         (const char *const[]){"sim", script(arena), "--dry-run", "--set", set, format, NULL});
 }
 
-static void the_loader_is_named_where_it_sets_the_step(void **state)
+static void the_loader_is_named_if_it_sets_the_step(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -49,7 +50,7 @@ static void the_loader_is_named_where_it_sets_the_step(void **state)
     arena_free(arena);
 }
 
-static void the_path_adds_up_to_the_step(void **state)
+static void the_explained_path_adds_up_to_the_step(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -76,8 +77,8 @@ static void the_path_adds_up_to_the_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_loader_is_named_where_it_sets_the_step),
-        cmocka_unit_test(the_path_adds_up_to_the_step),
+        cmocka_unit_test(the_loader_is_named_if_it_sets_the_step),
+        cmocka_unit_test(the_explained_path_adds_up_to_the_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

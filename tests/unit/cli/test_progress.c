@@ -1,5 +1,5 @@
-/* The progress of a verb: which pieces of work get a line, and the line that is overwritten on a
- * terminal. */
+/* The progress of a command: which pieces of work print a line, and the line that is overwritten on
+ * a terminal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "cli/report/progress.h"
 #include "planner/base/clock.h"
 
-/* Returns everything that was written; closes the file. */
+/* Closes the file and returns everything that was written to it. */
 static const char *written(FILE *file, char text[static 512])
 {
     rewind(file);
@@ -21,7 +21,7 @@ static const char *written(FILE *file, char text[static 512])
     return text;
 }
 
-static void some_pieces_have_lines(void **state)
+static void every_third_piece_and_the_last_have_lines(void **state)
 {
     (void)state;
     static const char *const line[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -31,11 +31,11 @@ static void some_pieces_have_lines(void **state)
     for (int i = 0; i < 8; i++) progress_add(&p, 1, progress_shows(&p) ? line[i] : NULL);
     progress_end(&p);
     assert_int_equal(p.done, 8);
-    /* the last piece, whatever its number */
+    /* The last piece has a line, whatever its number. */
     assert_string_equal(written(file, text), "a\nd\ng\nh\n");
 }
 
-static void one_line_is_written_over(void **state)
+static void on_a_terminal_one_line_is_overwritten(void **state)
 {
     (void)state;
     char text[512];
@@ -44,14 +44,14 @@ static void one_line_is_written_over(void **state)
     assert_false(progress_shows(&p));
     progress_add(&p, 3, NULL);
     progress_add(&p, 1, NULL);
-    progress_add(&p, 1, NULL); /* a surplus byte in the pipe is not counted */
+    progress_add(&p, 1, NULL); /* a surplus byte from the pipe does not count */
     progress_end(&p);
     assert_string_equal(written(file, text), "\rsweep: 3 of 4 done, some 0 s left \033[K"
                                              "\rsweep: 4 of 4 done, some 0 s left \033[K"
                                              "\r\033[K");
 }
 
-static void nobody_is_told(void **state)
+static void without_a_file_no_progress_is_written(void **state)
 {
     (void)state;
     Progress p = {.n = 4, .every = 1};
@@ -61,8 +61,9 @@ static void nobody_is_told(void **state)
     assert_int_equal(p.done, 1);
 }
 
-/* With --json, standard output is one document; the standard error of a test is not a terminal. */
-static void options_say_where(void **state)
+/* With --json, standard output is one document, so progress goes to standard error. Under a test
+ * that is not a terminal. */
+static void options_decide_where_progress_goes(void **state)
 {
     (void)state;
     static const Verb verb = {.name = "run"};
@@ -81,10 +82,10 @@ static void options_say_where(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(some_pieces_have_lines),
-        cmocka_unit_test(one_line_is_written_over),
-        cmocka_unit_test(nobody_is_told),
-        cmocka_unit_test(options_say_where),
+        cmocka_unit_test(every_third_piece_and_the_last_have_lines),
+        cmocka_unit_test(on_a_terminal_one_line_is_overwritten),
+        cmocka_unit_test(without_a_file_no_progress_is_written),
+        cmocka_unit_test(options_decide_where_progress_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A repeated `sim` prints the stored output and compiles nothing, but only as long as nothing has
- * changed on which the output depends. */
+/* A repeated `sim` prints the stored output and compiles nothing, until something changes on which
+ * the output depends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +31,8 @@ static const char small_model[] =
     "  return require 'models.llama' { size = 'tiny', layers = layers }\n"
     "end\n";
 
-/* Changes every kept answer, as an honest writer would: the row gets a new digest. Commands that
- * print the change have read the answer. */
+/* Changes every stored answer and gives its row the right digest. If a command prints the change,
+ * it has read the answer. */
 static void change_answers(const char *db, const char *sql)
 {
     Arena *arena = arena_new();
@@ -51,7 +51,7 @@ static CommandResult sim(Arena *arena, const char *plan, const char *db, const c
     return r;
 }
 
-static void a_repeat_says_the_same(void **state)
+static void a_repeated_command_prints_the_same(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -64,7 +64,7 @@ static void a_repeat_says_the_same(void **state)
         assert_int_equal(first.exit_code, again.exit_code);
         assert_string_equal(first.err, again.err);
         const char *line = strstr(first.out, ".db  (calibration");
-        if (line == NULL) { /* --json finds the run of the command before it */
+        if (line == NULL) { /* with --json, the second command prints the run of the first */
             assert_string_equal(first.out, again.out);
             continue;
         }
@@ -77,7 +77,7 @@ static void a_repeat_says_the_same(void **state)
     arena_free(arena);
 }
 
-static void a_repeat_reads_the_answer(void **state)
+static void a_repeated_command_prints_the_stored_answer(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -85,13 +85,13 @@ static void a_repeat_reads_the_answer(void **state)
     sim(arena, PLAN, db, NULL);
     change_answers(db, mark);
     assert_non_null(strstr(sim(arena, PLAN, db, NULL).out, "\nTHROUGHPUT "));
-    /* an answer only holds for its own options */
+    /* An answer holds only for the same options. */
     assert_null(strstr(sim(arena, PLAN, db, "--set=batch.global=128").out, "THROUGHPUT"));
     assert_null(strstr(sim(arena, PLAN, db, "--explain").out, "THROUGHPUT"));
     arena_free(arena);
 }
 
-/* The answer holds only as long as each script of it would be found, with the same bytes. */
+/* The answer holds while the same scripts are found, with the same bytes. */
 static void a_changed_script_is_read_again(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void a_changed_script_is_read_again(void **state)
     command_write_file(model, arena_print(arena, "%s-- a comment\n", small_model));
     assert_null(strstr(sim(arena, plan, db, NULL).out, "THROUGHPUT"));
     change_answers(db, mark);
-    /* a file beside the plan hides the library's */
+    /* A file beside the plan hides the library's file of that name. */
     const char *hides = arena_print(arena, "%s/llama.lua", models);
     command_write_file(hides, "return 1\n");
     CommandResult hidden = sim(arena, plan, db, NULL);
@@ -133,7 +133,7 @@ static const char with_override[] =
     "}\n";
 
 /* The plan also depends on a script that `require` did not find. */
-static void a_script_that_was_absent_is_read(void **state)
+static void a_script_that_was_absent_changes_the_answer(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -158,7 +158,8 @@ static void a_script_that_was_absent_is_read(void **state)
     arena_free(arena);
 }
 
-/* Returns true if the second of two equal commands is answered by the store. */
+/* Returns true if the store answers the second of two equal commands. The plan looks for `n_absent`
+ * scripts that do not exist. */
 static bool is_repeated(int n_absent)
 {
     Arena *arena = arena_new();
@@ -175,9 +176,9 @@ static bool is_repeated(int n_absent)
     return repeated;
 }
 
-/* The list of absent scripts has room for 31, of which `override` is one. With a longer list, no
+/* The list of absent scripts has room for 31. One of them is `override`. With a longer list, no
  * answer is stored. */
-static void too_many_absent_scripts_are_looked_for_again(void **state)
+static void with_too_many_absent_scripts_no_answer_is_stored(void **state)
 {
     (void)state;
     assert_true(is_repeated(30));
@@ -186,8 +187,8 @@ static void too_many_absent_scripts_are_looked_for_again(void **state)
     assert_false(is_repeated(40));
 }
 
-/* A damaged prediction is an error, as in each command that reads it. */
-static void a_damaged_prediction_is_not_said_again(void **state)
+/* A damaged prediction is an error, as in every command that reads it. */
+static void a_damaged_prediction_is_not_printed_again(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -226,12 +227,12 @@ static void a_lost_or_changed_answer_is_made_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_repeat_says_the_same),
-        cmocka_unit_test(a_repeat_reads_the_answer),
+        cmocka_unit_test(a_repeated_command_prints_the_same),
+        cmocka_unit_test(a_repeated_command_prints_the_stored_answer),
         cmocka_unit_test(a_changed_script_is_read_again),
-        cmocka_unit_test(a_script_that_was_absent_is_read),
-        cmocka_unit_test(too_many_absent_scripts_are_looked_for_again),
-        cmocka_unit_test(a_damaged_prediction_is_not_said_again),
+        cmocka_unit_test(a_script_that_was_absent_changes_the_answer),
+        cmocka_unit_test(with_too_many_absent_scripts_no_answer_is_stored),
+        cmocka_unit_test(a_damaged_prediction_is_not_printed_again),
         cmocka_unit_test(a_lost_or_changed_answer_is_made_again),
     };
     return cmocka_run_group_tests_name("a repeated sim", tests, NULL, NULL);

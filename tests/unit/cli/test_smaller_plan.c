@@ -1,6 +1,6 @@
-/* A plan that holds less must not need more memory. One plan gives weights back after the forward
+/* A plan that keeps less must not need more memory. One plan gives weights back after the forward
  * pass, another fetches fewer units ahead. The memory pass packs buffers by a rule, not by search,
- * so fetching less may cost one part in a hundred. */
+ * so fetching less may need up to 1 % more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "tests/support/command.h"
 
-/* Returns the bytes of the worst rank. */
+/* Returns the peak memory of the worst rank, in bytes. */
 static double peak_bytes(Arena *arena, const char *plan, const char *setting)
 {
     const char *file = arena_print(arena, "%s/scripts/plans/%s.lua", TANDEM_SOURCE_DIR, plan);
@@ -29,7 +29,7 @@ static double peak_bytes(Arena *arena, const char *plan, const char *setting)
 static const char *const plans[] = {"kempnerforge_13b", "mixtral_8x7b"};
 enum { N_PLANS = sizeof plans / sizeof *plans };
 
-static void weights_given_back_need_no_more(void **state)
+static void giving_weights_back_needs_less_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -39,7 +39,7 @@ static void weights_given_back_need_no_more(void **state)
     arena_free(arena);
 }
 
-static void fewer_units_ahead_need_no_more(void **state)
+static void fetching_fewer_units_ahead_needs_hardly_more_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -58,8 +58,8 @@ static void fewer_units_ahead_need_no_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_given_back_need_no_more),
-        cmocka_unit_test(fewer_units_ahead_need_no_more),
+        cmocka_unit_test(giving_weights_back_needs_less_memory),
+        cmocka_unit_test(fetching_fewer_units_ahead_needs_hardly_more_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* The MFU divides FLOPs by time, so it depends on how FLOPs are counted. The default counts
- * attention by the width of its heads and by its mask; each named convention must count as its
+ * attention by the width of its heads and by its mask. Each named convention must count as its
  * source does. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 
 #include "tests/support/command.h"
 
-/* Returns the formula of two blocks of attention over 64 tokens. */
+/* Returns the MFU formula of a model with two blocks of attention over 64 tokens. */
 static const char *formula(Arena *arena, const char *attention)
 {
     const char *file = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
@@ -55,7 +55,7 @@ static void attention_counts_by_the_width_of_its_heads(void **state)
     arena_free(arena);
 }
 
-/* Without a mask every query meets every key. */
+/* Without a mask, every query meets every key, so attention counts twice. */
 static void attention_in_both_directions_counts_twice(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void attention_in_both_directions_counts_twice(void **state)
 
 /* In a window of 16 a query sees 16 keys, and the first queries see fewer: 16 x 64 - 16 x 15 / 2 of
  * the 64 x 64 pairs, a share of 0.2207. Then 12 x 0.2207 = 2.648. */
-static void attention_in_a_window_counts_what_it_sees(void **state)
+static void attention_in_a_window_counts_only_the_keys_that_it_sees(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -75,7 +75,7 @@ static void attention_in_a_window_counts_what_it_sees(void **state)
 }
 
 /* A token passes only the encoder or only the decoder, so not every weight works on it. */
-static void encoder_and_decoder_share_the_tokens(void **state)
+static void encoder_and_decoder_each_count_their_own_tokens(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -95,7 +95,8 @@ static void encoder_and_decoder_share_the_tokens(void **state)
     arena_free(arena);
 }
 
-/* Two blocks of width 32 with a feed-forward of 64, 64 tokens, a vocabulary of 128, untied. */
+/* A model of two blocks of width 32 with a feed-forward of 64, a vocabulary of 128, and an untied
+ * head. It reads 64 tokens. */
 static const char small[] =
     "local nn = require 'tandem.nn'\n"
     "local function block() return nn.block { attention = nn.attention { dim = 32, heads = 4 },\n"
@@ -131,11 +132,11 @@ static double flops_by(Arena *arena, const char *passes, const char *convention)
     return flops;
 }
 
-/* 16,384 weights in two blocks, 4,096 in each of embedding and head. Attention over all 64 keys is
- * 12 x 2 x 32 x 64 = 49,152 FLOPs a token, its causal half 24,576. It runs two products forward and
- * five backward, where the model counts four. Recomputation runs the blocks' forward pass again,
- * except for the last product. */
-static void conventions_count_by_their_names(void **state)
+/* The two blocks have 16,384 weights; the embedding and the head have 4,096 each. Attention over
+ * all 64 keys is 12 x 2 x 32 x 64 = 49,152 FLOPs a token, its causal half 24,576. The hardware runs
+ * two products forward and five backward, where the convention `model` counts four. Recomputation
+ * runs the blocks' forward pass again, except for the last product. */
+static void conventions_count_as_their_sources_do(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -154,7 +155,7 @@ static void conventions_count_by_their_names(void **state)
 }
 
 /* Frozen weights have no gradient: 4 FLOPs instead of 6. If nothing before them is trained, only
- * the forward pass counts; then the head has no gradient of its input either. */
+ * the forward pass counts; The head then has no gradient of its input either. */
 static void frozen_parts_count_less(void **state)
 {
     (void)state;
@@ -169,8 +170,8 @@ static void frozen_parts_count_less(void **state)
     arena_free(arena);
 }
 
-/* Conventions by parameters leave out the same gradients. Unlike the others, they count a table
- * that is only looked up, and the part that the mask hides. */
+/* Conventions by parameters leave out the same gradients. Unlike the other conventions, they count
+ * an embedding, which is only looked up, and the part of attention that the mask hides. */
 static void conventions_leave_out_gradients_of_frozen_parts(void **state)
 {
     (void)state;
@@ -188,13 +189,13 @@ static void conventions_leave_out_gradients_of_frozen_parts(void **state)
     arena_free(arena);
 }
 
-/* Dropless experts, over as many ranks as `ep`: each token passes 2 of 4 experts. Without
- * recomputation, the ranks run the products of the model, and two more for attention. */
-static void dropless_experts_count_the_rows_that_come(void **state)
+/* Dropless experts lie on `ep` ranks, and each token passes 2 of 4 experts. Without recomputation,
+ * the ranks run the products of the model, and two more for attention. */
+static void dropless_experts_count_the_rows_that_arrive(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    const double norms = 5 * 64; /* parameters that the model counts and no product has */
+    const double norms = 5 * 64; /* parameters that the model counts, but that are in no product */
     for (int ep = 1; ep <= 4; ep *= 4) {
         const char *file = arena_print(arena, "%s/plan.lua", command_new_folder(arena));
         command_write_file(
@@ -220,7 +221,8 @@ static void dropless_experts_count_the_rows_that_come(void **state)
             if (strcmp(name, "hardware") == 0) flops[1] = n;
             if (strcmp(name, "square") == 0) without = n;
         }
-        const double attention = without - flops[0]; /* the half that the mask hides */
+        /* attention without its mask, minus the half under the mask */
+        const double attention = without - flops[0];
         assert_true(attention > 0);
         if (!(fabs(flops[1] - flops[0] + 6 * norms - attention * 2 / 12) < 1))
             fail_msg("ep = %d: hardware %g, model %g, attention %g", ep, flops[1], flops[0],
@@ -272,12 +274,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_counts_by_the_width_of_its_heads),
         cmocka_unit_test(attention_in_both_directions_counts_twice),
-        cmocka_unit_test(attention_in_a_window_counts_what_it_sees),
-        cmocka_unit_test(encoder_and_decoder_share_the_tokens),
-        cmocka_unit_test(conventions_count_by_their_names),
+        cmocka_unit_test(attention_in_a_window_counts_only_the_keys_that_it_sees),
+        cmocka_unit_test(encoder_and_decoder_each_count_their_own_tokens),
+        cmocka_unit_test(conventions_count_as_their_sources_do),
         cmocka_unit_test(frozen_parts_count_less),
         cmocka_unit_test(conventions_leave_out_gradients_of_frozen_parts),
-        cmocka_unit_test(dropless_experts_count_the_rows_that_come),
+        cmocka_unit_test(dropless_experts_count_the_rows_that_arrive),
         cmocka_unit_test(other_conventions_are_refused),
         cmocka_unit_test(one_rank_has_no_communications),
     };

@@ -15,7 +15,8 @@
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 
-/* A small model, because the least factor of a rate takes ten simulations. */
+/* Simulates a small model, because ten simulations are needed to find the least factor of a
+ * rate. */
 #define SIM(...)                                                                                   \
     COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db", "none", "--json",         \
             __VA_ARGS__)
@@ -32,7 +33,7 @@ static const json_t *row_of(const json_t *root, const char *name)
     return NULL;
 }
 
-/* The row and `sim` with this setting have the same step. */
+/* Checks that the row and `sim` with this setting have the same step. */
 static void same_step(const json_t *row, const char *setting, const char *other)
 {
     json_t *sim = document_of(
@@ -43,7 +44,7 @@ static void same_step(const json_t *row, const char *setting, const char *other)
     json_decref(sim);
 }
 
-static void rows_are_simulations(void **state)
+static void rows_equal_simulations_of_the_changed_plan(void **state)
 {
     (void)state;
     json_t *root = document_of(SIM("--price", "2", "--what-if", "seq=2x", "--what-if", "gpu=b200",
@@ -55,7 +56,7 @@ static void rows_are_simulations(void **state)
     same_step(row_of(root, "gpu=b200"), "gpu=B200-SXM-180GB", NULL);
     same_step(row_of(root, "parallel.ac=full"), "parallel.ac=full", NULL);
     same_step(nic, "cluster.nic_bytes_per_s=1e11", NULL);
-    /* A token costs the same if the price of an hour grows as the speed does. */
+    /* A token costs the same if the price of an hour grows as much as the speed. */
     const double ratio = document_number(nic, "tokens_per_s_per_device") /
                          document_number(base, "tokens_per_s_per_device");
     assert_true(fabs(document_number(nic, "break_even_usd") - 2 * ratio) < 1e-9);
@@ -65,7 +66,7 @@ static void rows_are_simulations(void **state)
 }
 
 /* The short name of a GPU may stand for several products, so the table names the product. */
-static void rows_name_the_gpu(void **state)
+static void rows_name_the_product_of_a_gpu(void **state)
 {
     (void)state;
     CommandResult r = COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db", "none",
@@ -75,8 +76,9 @@ static void rows_name_the_gpu(void **state)
     assert_null(strstr(r.out, " \n")); /* empty cells at the end of a row print nothing */
 }
 
-/* Settings follow --cluster: another GPU in its nodes, or another cluster in its place. */
-static void a_named_cluster_takes_changes(void **state)
+/* Changes apply to the cluster that --cluster names: another GPU in its nodes, or another cluster
+ * in its place. */
+static void changes_apply_to_a_named_cluster(void **state)
 {
     (void)state;
     static const char *const others[][3] = {{"dgx_h100", "gpu=B200", "B200-SXM-180GB"},
@@ -98,8 +100,8 @@ static void a_named_cluster_takes_changes(void **state)
     }
 }
 
-/* Without a price the column has no numbers, and the table says once why. */
-static void a_missing_price_is_said(void **state)
+/* Without a price, the column has no numbers and the table says once why. */
+static void a_missing_price_is_reported_once(void **state)
 {
     (void)state;
     static const char why[] = "pays up to  unknown: no price of a GPU hour is known; --price USD";
@@ -114,8 +116,9 @@ static void a_missing_price_is_said(void **state)
     }
 }
 
-/* At the factor that `enough` names, the step is within 1 % of the step at a much larger factor. */
-static void enough_is_enough(void **state)
+/* The row's `enough` is the least factor at which the step is within 1 % of the step at a much
+ * larger factor. */
+static void enough_is_the_least_factor_within_one_percent(void **state)
 {
     (void)state;
     json_t *root = document_of(SIM("--what-if", "nic=2x"), 0);
@@ -133,7 +136,7 @@ static void enough_is_enough(void **state)
     assert_true(step[1] > 1.01 * step[2]);
 }
 
-static void mistakes_are_told(void **state)
+static void mistakes_in_changes_are_reported(void **state)
 {
     (void)state;
     CommandResult r = SIM("--what-if", "nic");
@@ -177,9 +180,12 @@ static void a_change_of_ranks_frees_dp_shard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        TEST(a_named_cluster_takes_changes),   TEST(rows_are_simulations), TEST(rows_name_the_gpu),
-        TEST(a_missing_price_is_said),         TEST(enough_is_enough),     TEST(mistakes_are_told),
-        TEST(a_change_of_ranks_frees_dp_shard)};
+    const struct CMUnitTest tests[] = {TEST(changes_apply_to_a_named_cluster),
+                                       TEST(rows_equal_simulations_of_the_changed_plan),
+                                       TEST(rows_name_the_product_of_a_gpu),
+                                       TEST(a_missing_price_is_reported_once),
+                                       TEST(enough_is_the_least_factor_within_one_percent),
+                                       TEST(mistakes_in_changes_are_reported),
+                                       TEST(a_change_of_ranks_frees_dp_shard)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

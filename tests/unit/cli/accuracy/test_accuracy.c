@@ -78,7 +78,7 @@ static void cells_that_state_nothing_are_emptied(void **state)
     arena_free(arena);
 }
 
-static void what_is_no_table_is_refused(void **state)
+static void a_broken_table_is_refused(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {{"a,b\n1\n", "csv-syntax"},
@@ -113,7 +113,7 @@ static json_t *accuracy(Arena *arena, const char *option, const char *file, cons
     return root;
 }
 
-/* Number of items of `list` whose `key` contains `text`. */
+/* Returns the number of items of `list` whose `key` contains `text`. */
 static json_int_t n_with(const json_t *list, const char *key, const char *text)
 {
     json_int_t n = 0;
@@ -128,8 +128,7 @@ static json_int_t n_with(const json_t *list, const char *key, const char *text)
     return n;
 }
 
-/* Three rows of a small Llama that can be planned, and rows that cannot, each for its own
- * reason. */
+/* Four rows of a small Llama that can be planned, and six that cannot, each for another reason. */
 static const char *reasons_table(Arena *arena)
 {
     static const char head[] =
@@ -206,8 +205,9 @@ static void rows_are_counted_by_reason(void **state)
     arena_free(arena);
 }
 
-/* Framework a takes p of 1 ms, b takes p of 1e6 s, so errors and ratios follow from p alone. The
- * row that ran out of memory fits in the prediction, so "not" is a wrong verdict. */
+/* Rows a and b have one prediction p, but measured times of 1 ms and 1e6 s, so errors and ratios
+ * follow from p alone. Row c ran out of memory and is predicted to fit, so "not" has a wrong
+ * verdict. */
 static void errors_are_those_worked_out_by_hand(void **state)
 {
     (void)state;
@@ -241,14 +241,14 @@ static void errors_are_those_worked_out_by_hand(void **state)
             assert_int_equal(json_integer_value(json_object_get(g, "not_right")), 0);
         }
     }
-    assert_int_equal(n_seen, 4); /* four of each: for all rows and for the one source */
+    assert_int_equal(n_seen, 4); /* both quantities, for all rows and for the only source */
     json_decref(root);
     arena_free(arena);
 }
 
-/* If a row has a size and a bandwidth, it has a time. A size that is no number does not make the
- * row a peak. */
-static void collectives_may_state_a_bandwidth(void **state)
+/* A row with a size and a bandwidth has a time. A row without a size states a peak bandwidth, but a
+ * size that is no number must not count as a missing one. */
+static void a_collective_may_state_a_bandwidth_instead_of_a_time(void **state)
 {
     (void)state;
     static const char text[] =
@@ -299,7 +299,7 @@ static void kernels_are_scored_and_drawn(void **state)
 
 /* Families and frameworks that no row of the sample has: a Nemotron under Megatron, and Automodel
  * with and without tensor parallelism, which switches Liger's kernels off. */
-static void other_families_are_built(void **state)
+static void models_and_frameworks_outside_the_sample_are_planned(void **state)
 {
     (void)state;
     static const char text[] =
@@ -322,8 +322,9 @@ static void other_families_are_built(void **state)
     arena_free(arena);
 }
 
-/* --verbose tells the values that were assumed for open cells. A table needs few columns. */
-static void assumed_values_are_told(void **state)
+/* --verbose prints the values that were assumed for open cells. A table may have only a few
+ * columns. */
+static void verbose_prints_assumed_values(void **state)
 {
     (void)state;
     static const char text[] = "id,source,split,model,gpu,n_gpus,framework,seq,step_time_s\n"
@@ -341,9 +342,9 @@ static void assumed_values_are_told(void **state)
     arena_free(arena);
 }
 
-/* All kernels of the sample are predicted, except kernels of a GPU that the library lacks. Rows
- * that may be fitted are predicted within a factor of 1.7, because a mistake in reading a row makes
- * a larger error. */
+/* All kernels of the sample are predicted, except kernels of a GPU that the library lacks. Rows of
+ * the split for calibration are predicted within a factor of 1.7, because a mistake in reading a
+ * row makes a larger error. */
 static void every_kind_of_kernel_is_predicted(void **state)
 {
     (void)state;
@@ -388,7 +389,7 @@ static void every_kind_of_kernel_is_predicted(void **state)
     arena_free(arena);
 }
 
-/* The head of the published runs, and every twelfth row. */
+/* Returns a table of the header line and every twelfth row of the published runs. */
 static const char *sample_of_runs(Arena *arena)
 {
     const char *text = command_read_file(arena, runs_file, NULL);
@@ -403,9 +404,9 @@ static const char *sample_of_runs(Arena *arena)
     return command_table(arena, str_text(&s));
 }
 
-/* The bands are as wide as the worst row that may be fitted. A prediction outside them shows a
- * mistake in a plan, not in a constant. */
-static void the_sample_stays_in_its_bands(void **state)
+/* The bands are as wide as the worst row of the split for calibration needs. A prediction outside
+ * them shows a mistake in a plan, not in a constant. */
+static void predictions_of_the_sample_stay_in_their_bands(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -429,9 +430,9 @@ static void the_sample_stays_in_its_bands(void **state)
     arena_free(arena);
 }
 
-/* 40 micro-batches on four stages. A few micro-batches give the exact time of all, and nearly their
- * memory. */
-static void many_microbatches_follow_from_few(void **state)
+/* A step of 40 micro-batches on four stages is predicted from a few. The time must equal that of
+ * all 40, and the memory nearly so. */
+static void many_microbatches_are_predicted_from_few(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -469,16 +470,16 @@ int main(void)
         cmocka_unit_test(fields_may_be_quoted),
         cmocka_unit_test(only_decimal_numbers_are_numbers),
         cmocka_unit_test(cells_that_state_nothing_are_emptied),
-        cmocka_unit_test(what_is_no_table_is_refused),
+        cmocka_unit_test(a_broken_table_is_refused),
         cmocka_unit_test(rows_are_counted_by_reason),
         cmocka_unit_test(errors_are_those_worked_out_by_hand),
-        cmocka_unit_test(many_microbatches_follow_from_few),
-        cmocka_unit_test(collectives_may_state_a_bandwidth),
+        cmocka_unit_test(many_microbatches_are_predicted_from_few),
+        cmocka_unit_test(a_collective_may_state_a_bandwidth_instead_of_a_time),
         cmocka_unit_test(kernels_are_scored_and_drawn),
-        cmocka_unit_test(other_families_are_built),
-        cmocka_unit_test(assumed_values_are_told),
+        cmocka_unit_test(models_and_frameworks_outside_the_sample_are_planned),
+        cmocka_unit_test(verbose_prints_assumed_values),
         cmocka_unit_test(every_kind_of_kernel_is_predicted),
-        cmocka_unit_test(the_sample_stays_in_its_bands),
+        cmocka_unit_test(predictions_of_the_sample_stay_in_their_bands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

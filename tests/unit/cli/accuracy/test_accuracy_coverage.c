@@ -1,5 +1,5 @@
-/* tandem accuracy: rows of frameworks, models and precisions that Tandem lacks, but that stand-ins
- * and recipes let it predict. Terms of memory or time that they add equal closed forms. */
+/* tandem accuracy: rows whose framework, model or precision Tandem lacks are predicted with
+ * stand-ins and recipes. The memory or time that these add equals closed forms. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,19 +18,19 @@
 #define MEMORY(changes)  published_row_predicted(arena, changes, "memory allocated")
 #define ASSUMED(changes) published_row_predicted(arena, changes, "memory allocated, not all stated")
 
-/* Such a row is planned. */
-static void cells_that_have_a_stand_in_are_planned(void **state)
+/* Each of these rows needs a stand-in, and is planned with it. */
+static void rows_that_have_a_stand_in_are_planned(void **state)
 {
     (void)state;
     static const char *const rows[] = {
         "ep=4", /* the model has no experts */
         "gpu=", /* the row does not state the device */
-        "framework=torchtitan 2026;moe_experts=8;moe_topk=2;tp=4;ep=4;zero_stage=3", /* ep over tp
-                                                                                      */
+        /* ep uses the ranks of tp */
+        "framework=torchtitan 2026;moe_experts=8;moe_topk=2;tp=4;ep=4;zero_stage=3",
         "framework=InternEvo;model=internlm2-1.8b;pp=2;vp=2;global_batch_seqs=6;n_gpus=4;tp=1",
         "model=NemotronH_56B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;n_gpus=64;"
         "global_batch_seqs=64;tp=8",
-        /* chunks of odd length */
+        /* chunks of one layer, and experts in every second layer */
         "moe_experts=4;moe_topk=1;moe_layer_freq=2;n_layers=8;pp=2;vp=4;tp=1",
         "model=Falcon-7B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=;vocab=;tp=1",
     };
@@ -41,8 +41,8 @@ static void cells_that_have_a_stand_in_are_planned(void **state)
     arena_free(arena);
 }
 
-/* The tests of Megatron-LM have a default device. The device of other open rows is unknown, so only
- * their memory is scored. */
+/* Rows of Megatron-LM's tests have a default device. Other rows that leave the device open are
+ * scored only by their memory. */
 static void an_open_device_has_no_time(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void an_open_device_has_no_time(void **state)
 }
 
 /* TF32 multiplies at half the rate of 16-bit numbers, and fp32 is far slower. Both take 4 bytes. */
-static void products_may_have_32_bits(void **state)
+static void tf32_is_slower_than_bf16_and_fp32_far_slower(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -72,8 +72,8 @@ static void products_may_have_32_bits(void **state)
     arena_free(arena);
 }
 
-/* Where a GPU multiplies blocks, MXFP8 is planned with blocks. They need no pass that searches the
- * largest element, so the step is shorter than with rowwise scales. */
+/* On a GPU that multiplies blocks with scales, MXFP8 is planned with blocks. They need no pass that
+ * searches a row for its largest element, so the step is shorter than with rowwise scales. */
 static void mxfp8_has_scales_for_blocks(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void mxfp8_has_scales_for_blocks(void **state)
     assert_true(blocks > 0 && blocks < .99 * rows && blocks > .8 * rows);
     assert_true(published_row_predicted(arena, arena_print(arena, "%s;precision=mxfp8", b200),
                                         "step time") == blocks);
-    /* An H100 cannot multiply blocks, so scales of rows stand for them, and the row counts as not
+    /* An H100 cannot multiply blocks, so rowwise scales stand for them, and the row counts as not
      * all stated. */
     assert_true(ASSUMED("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") > 0);
     assert_true(MEMORY("precision=MXFP8;framework=torchtitan 2026;tp=1;zero_stage=3") == 0);
@@ -118,13 +118,13 @@ static void a_fused_loss_takes_a_second_copy(void **state)
     const double fused = MEMORY(arena_print(arena, "%s;cross_entropy_fusion=1 native", row));
     const double copy = 4. * 16 * 1024 * 32768 / 2;
     assert_true(eager > 0 && fabs(fused - eager - copy) < .02 * copy);
-    /* Transformer Engine's works in the 16-bit logits. */
+    /* Transformer Engine's loss writes its gradient into the 16-bit logits. */
     assert_true(MEMORY(arena_print(arena, "%s;cross_entropy_fusion=1 te", row)) <
                 eager - .5 * copy);
     arena_free(arena);
 }
 
-/* PyTorch's softmax saves fp32 scores: two bytes more for each of 4 heads x 1024 x 1024. */
+/* PyTorch's softmax saves fp32 scores: two bytes more for each of a head's 1024 x 1024 scores. */
 static void an_unfused_softmax_saves_more(void **state)
 {
     (void)state;
@@ -138,8 +138,9 @@ static void an_unfused_softmax_saves_more(void **state)
     arena_free(arena);
 }
 
-/* The last stage holds inputs and gradients of the head, in 16 bits, of so many micro-batches. */
-static void a_deferred_head_is_held(void **state)
+/* The last stage keeps the head's 16-bit inputs and gradients of the micro-batches whose weight
+ * gradients are deferred. */
+static void deferred_weight_gradients_keep_the_heads_inputs(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -151,7 +152,7 @@ static void a_deferred_head_is_held(void **state)
             arena, "%s;notes=defer-embedding-wgrad-compute wgrad-deferral-limit=%d", row, n);
         assert_true(plain > 0 && MEMORY(at) - plain == n * held);
     }
-    /* Megatron-LM's own tests defer two; runs of other sources, all micro-batches. */
+    /* Megatron-LM's own tests defer two micro-batches. Runs of other sources defer all. */
     const char *whole = arena_print(arena, "%s;notes=defer-embedding-wgrad-compute", row);
     assert_true(MEMORY(arena_print(arena, "%s;source=Megatron-LM functional tests", whole)) ==
                 plain + 2 * held);
@@ -159,9 +160,10 @@ static void a_deferred_head_is_held(void **state)
     arena_free(arena);
 }
 
-/* A head that predicts a further token keeps the softmax of its loss, beside a block. The last of
- * two stages then has an embedding of its own: 6 bytes, and 12 over the data ranks. */
-static void a_further_token_has_a_loss_and_an_embedding(void **state)
+/* A head that predicts a second token adds a block and keeps the softmax of its loss. The last of
+ * two stages then also has an embedding. It takes 6 bytes for each parameter, and 12 more that the
+ * data ranks share. */
+static void a_head_for_a_second_token_has_a_loss_and_an_embedding(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -173,7 +175,7 @@ static void a_further_token_has_a_loss_and_an_embedding(void **state)
                         4 * data);
         const double one =
             ASSUMED(arena_print(arena, "%s;pipeline_layout=Ett|ttmL;mtp_layers=1", row));
-        /* The same blocks without the head. */
+        /* The same number of blocks, without the head. */
         const double none =
             MEMORY(arena_print(arena, "n_layers=5;pipeline_layout=Ett|tttL;%s", row));
         const double cut = 65536. / 2, softmax = 4 * 1024 * cut;
@@ -182,9 +184,9 @@ static void a_further_token_has_a_loss_and_an_embedding(void **state)
     arena_free(arena);
 }
 
-/* Two ranks of tp that do not cut experts have their own tokens, so each keeps half of the experts'
- * inputs. Ranks that cut the experts keep all inputs. Both keep as much behind the first products.
- */
+/* With etp = 1, two ranks of tp split the tokens instead of the experts, so each keeps half of the
+ * experts' inputs. With etp = 2 each rank keeps all inputs. After the experts' first products both
+ * keep the same amount. */
 static void ranks_that_do_not_cut_experts_share_the_tokens(void **state)
 {
     (void)state;
@@ -198,17 +200,18 @@ static void ranks_that_do_not_cut_experts_share_the_tokens(void **state)
                                     "memory allocated") -
             published_row_predicted(arena, arena_print(arena, "%s;etp=%d;micro_batch=4", row, tp),
                                     "memory allocated");
-    /* four layers; four more sequences of 1024 tokens, each of width 1024 and for four experts */
+    /* Four layers; four more sequences of 1024 tokens. Each token is 1024 wide and has four
+     * experts. */
     const double inputs = 4 * 4 * 1024. * 1024 * 4 * 2;
     assert_true(more[0] > 0 && fabs(more[1] - more[0] - inputs / 2) < .01 * inputs);
-    /* Recipes of Megatron-Bridge do not cut experts. */
+    /* Recipes of Megatron-Bridge do not split experts over tp. */
     static const char bridge[] = "framework=Megatron-Bridge/Megatron-Core;ac=none";
     assert_true(ASSUMED(arena_print(arena, "%s;%s", bridge, row)) ==
                 ASSUMED(arena_print(arena, "%s;%s;etp=1", bridge, row)));
     arena_free(arena);
 }
 
-/* A stated layout gives the blocks of each stage: the last one's memory. */
+/* A stated layout decides the blocks of each stage. The memory is that of the last stage. */
 static void a_stated_layout_is_used(void **state)
 {
     (void)state;
@@ -219,14 +222,14 @@ static void a_stated_layout_is_used(void **state)
     assert_true(even > 0);
     assert_true(MEMORY(arena_print(arena, "%s;pipeline_layout=Et*4|t*4L", row)) == even);
     assert_true(MEMORY(arena_print(arena, "%s;pipeline_layout=E\\(tt\\)*3\\|ttL", row)) < even);
-    /* A layout of other blocks is not used. */
+    /* A layout with another number of blocks is not used. */
     const char *other = arena_print(arena, "%s;pipeline_layout=Et|tL", row);
     assert_true(ASSUMED(other) == even && MEMORY(other) == 0);
     arena_free(arena);
 }
 
-/* 12 bytes for each parameter, over 4 data ranks, leave the device. The host's time is not known.
- */
+/* An optimizer on the host takes 12 bytes for each parameter, shared over 4 data ranks, off the
+ * device. Its time on the host is not known, so no step time is scored. */
 static void an_offloaded_optimizer_is_not_on_the_device(void **state)
 {
     (void)state;
@@ -273,12 +276,13 @@ static void recipes_give_the_recomputation(void **state)
     arena_free(arena);
 }
 
-/* HybridEP allocates its buffers outside PyTorch's allocator. A rank's 8,192 tokens of 1,024
- * numbers are exchanged with 8 ranks of a node, beside fp32 chances of 16 experts and 8 scales.
- * Between two nodes, 8 ranks of each have 8 of the experts. Then a rank also has its own tokens,
- * with the chances of all experts, and three more buffers for the other node. In return, NCCL has
- * no connections for messages: on 32 channels 12 MiB for each of 7 peers; between nodes on 16
- * channels, which also have twice 2 MiB for the NICs. */
+/* HybridEP allocates its buffers outside PyTorch's allocator. On one node, a rank has room for
+ * 8,192 tokens of each of 8 ranks. A token has 1,024 numbers, fp32 probabilities of 16 experts and
+ * 8 scales. On two nodes, the room is for tokens of 16 ranks with the probabilities of one node's 8
+ * experts. A rank then also has its own tokens with all probabilities, and three more buffers for
+ * the other node. In return, NCCL has no connections for messages. On one node these take 12 MiB
+ * for each of 7 peers on each of 32 channels. On two nodes there are 16 channels, with twice 2 MiB
+ * more for the NICs. */
 static void buffers_of_hybridep_are_memory_of_the_process(void **state)
 {
     (void)state;
@@ -305,7 +309,8 @@ static void buffers_of_hybridep_are_memory_of_the_process(void **state)
     arena_free(arena);
 }
 
-/* An optimizer and an attention that the planner lacks have stand-ins, apart from stated rows. */
+/* An optimizer and an attention that the planner lacks have stand-ins. Their rows are scored apart
+ * from rows that state all cells. */
 static void stand_ins_are_scored_apart(void **state)
 {
     (void)state;
@@ -319,7 +324,7 @@ static void stand_ins_are_scored_apart(void **state)
     arena_free(arena);
 }
 
-/* If a name has a later version number or one more word, it is another model. */
+/* A name with one more word is another model, so it does not take the known model's shape. */
 static void names_of_other_models_take_no_shape(void **state)
 {
     (void)state;
@@ -356,9 +361,9 @@ static void shapes_without_a_source_say_so(void **state)
     arena_free(arena);
 }
 
-/* If the ranks of ep are ranks of tp, the plan has no exchange. The host's time for the four
- * exchanges of a layer is added: 63 us each, in two layers and two micro-batches. A rank has four
- * experts less, of which the host issues six products each, 6 us a product. */
+/* If ep uses the ranks of tp, the plan has no exchange. The host's time for a layer's four
+ * exchanges is added: 63 us each, in two layers and two micro-batches. A rank has four experts
+ * fewer. For each expert the host issues six products, 6 us a product. */
 static void exchanges_within_tp_take_host_time(void **state)
 {
     (void)state;
@@ -383,7 +388,7 @@ static void exchanges_within_tp_take_host_time(void **state)
 
 /* The host issues the products of grouped experts one by one, 6 us each: in the forward pass, and
  * for both gradients, in two layers and two micro-batches. Full recomputation issues those of the
- * forward pass twice. SwiGLU's two products are one. */
+ * forward pass twice. The first two products of SwiGLU are issued as one. */
 static void grouped_products_are_issued_one_by_one(void **state)
 {
     (void)state;
@@ -411,15 +416,15 @@ static void grouped_products_are_issued_one_by_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_that_have_a_stand_in_are_planned),
+        cmocka_unit_test(rows_that_have_a_stand_in_are_planned),
         cmocka_unit_test(an_open_device_has_no_time),
-        cmocka_unit_test(products_may_have_32_bits),
+        cmocka_unit_test(tf32_is_slower_than_bf16_and_fp32_far_slower),
         cmocka_unit_test(mxfp8_has_scales_for_blocks),
         cmocka_unit_test(an_old_loss_copies_its_logits),
         cmocka_unit_test(a_fused_loss_takes_a_second_copy),
         cmocka_unit_test(an_unfused_softmax_saves_more),
-        cmocka_unit_test(a_deferred_head_is_held),
-        cmocka_unit_test(a_further_token_has_a_loss_and_an_embedding),
+        cmocka_unit_test(deferred_weight_gradients_keep_the_heads_inputs),
+        cmocka_unit_test(a_head_for_a_second_token_has_a_loss_and_an_embedding),
         cmocka_unit_test(ranks_that_do_not_cut_experts_share_the_tokens),
         cmocka_unit_test(a_stated_layout_is_used),
         cmocka_unit_test(an_offloaded_optimizer_is_not_on_the_device),

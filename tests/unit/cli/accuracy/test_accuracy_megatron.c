@@ -16,7 +16,8 @@
 typedef struct Row {
     const char *framework, *zero, *dropout, *attention, *env, *impl, *vocab, *gpu, *n_gpus, *batch;
     const char *per_node, *fusions_off, *flag;
-    const char *overlap; /* with tp = 2 and sequence parallelism: overlap_tp; NULL: no tp */
+    /* the cell overlap_tp, with tp = 2 and sequence parallelism; NULL: no tp */
+    const char *overlap;
 } Row;
 
 static const Row plain = {"Megatron-Core 0.15.0",
@@ -36,7 +37,7 @@ static const Row plain = {"Megatron-Core 0.15.0",
 
 enum { layers = 4, dim = 512, heads = 8, seq = 1024, micro = 4 };
 
-/* The prediction of the row. */
+/* Returns the row's predicted value of the quantity `what`. */
 static double predicted(const Row *row, const char *what, Arena *arena)
 {
     const char *file = command_table(
@@ -82,9 +83,9 @@ static void is_about(double is, double wanted)
         fail_msg("%.4g, and %.4g were expected", is, wanted);
 }
 
-/* Scores take 5 bytes each with dropout, 2 without (Korthikanti et al., 4.1), for each head and
- * layer. */
-static void attention_that_is_named_writes_its_scores(void **state)
+/* Unfused attention keeps its scores: 5 bytes each with dropout, 2 without (Korthikanti et al.,
+ * 4.1), for each head and layer. */
+static void unfused_attention_keeps_its_scores(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -98,7 +99,8 @@ static void attention_that_is_named_writes_its_scores(void **state)
     Row local = row;
     local.attention = "", local.impl = "local";
     is_about(allocated(local, arena), allocated(unfused, arena));
-    /* An image from before flash attention's deterministic backward pass uses other kernels. */
+    /* If kernels must be deterministic, an image older than flash attention's deterministic
+     * backward pass uses unfused attention. */
     Row old = row;
     old.attention = "", old.env = "NVTE_ALLOW_NONDETERMINISTIC_ALGO=0";
     is_about(allocated(old, arena), allocated(row, arena));
@@ -107,7 +109,7 @@ static void attention_that_is_named_writes_its_scores(void **state)
     arena_free(arena);
 }
 
-/* A mask of one byte for each element of a layer's two sums. */
+/* Dropout keeps a mask of one byte for each element of a layer's two residual sums. */
 static void hidden_dropout_keeps_masks(void **state)
 {
     (void)state;
@@ -118,16 +120,16 @@ static void hidden_dropout_keeps_masks(void **state)
     arena_free(arena);
 }
 
-/* The allocator provides cuBLAS's workspace: 8 times 4 MiB instead of 8.125 MiB. The forward thread
- * and autograd's thread each have one. */
-static void a_workspace_may_be_asked_for(void **state)
+/* With CUBLAS_WORKSPACE_CONFIG=:4096:8, cuBLAS's workspace is 8 times 4 MiB instead of 8.125 MiB.
+ * The forward thread and autograd's thread each have one. */
+static void the_environment_sets_the_size_of_workspaces(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     Row row = plain, asks = plain;
     asks.env = "NCCL_ALGO=Ring; CUBLAS_WORKSPACE_CONFIG=:4096:8";
     const double more = allocated(asks, arena) - allocated(row, arena);
-    /* A block keeps the rest of its segment if that is less than 1 MiB. */
+    /* The allocator leaves the rest of a segment with its block if that is less than 1 MiB. */
     assert_true(fabs(more - 2 * (32 * 1048576. - 8519680)) < 1.1 * 1048576);
     arena_free(arena);
 }
@@ -163,9 +165,10 @@ static void an_overlap_has_workspaces_of_its_own(void **state)
     arena_free(arena);
 }
 
-/* A product that adds to the gradient's buffer returns a tensor that no code reads. Transformer
- * Engine keeps one tensor for each size: here dim x dim and dim x 4 dim, 2 bytes an element. */
-static void fused_gradients_keep_a_tensor_a_size(void **state)
+/* A fused product adds to the gradient's buffer and also returns a tensor that no code reads.
+ * Transformer Engine keeps one such tensor for each size: here dim x dim and dim x 4 dim, 2 bytes
+ * an element. */
+static void fused_gradients_keep_one_unread_tensor_for_each_size(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -175,9 +178,9 @@ static void fused_gradients_keep_a_tensor_a_size(void **state)
     arena_free(arena);
 }
 
-/* LoRA: of the 18 bytes for a weight, only the 2 of the weight remain. Inputs of products are not
- * kept either. */
-static void a_frozen_base_has_no_states(void **state)
+/* Under LoRA, the frozen base keeps only 2 of the 18 bytes for a weight, and no inputs of
+ * products. */
+static void a_frozen_base_has_no_optimizer_states(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -216,10 +219,10 @@ static void a_stated_stage_is_honoured(void **state)
 }
 
 /* ZeRO-1 shards 12 bytes of a weight. The reduced part of a gradient is inside the buffer of the
- * whole gradient (param_and_grad_buffer.py), so it needs no memory of its own. The first step makes
- * 8 of the 12 bytes in segments that exist already. A block keeps the remainder of its segment if
- * it is below 1 MiB. */
-static void parts_of_gradients_need_no_bytes(void **state)
+ * whole gradient (param_and_grad_buffer.py), so it needs no memory of its own. The first step
+ * allocates 8 of the 12 bytes from segments that exist already. A block keeps the remainder of its
+ * segment if it is below 1 MiB. */
+static void reduced_parts_of_gradients_need_no_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -234,7 +237,8 @@ static void parts_of_gradients_need_no_bytes(void **state)
     arena_free(arena);
 }
 
-/* 18 bytes for each parameter of the embedding, and the loss's 6 bytes for each logit. */
+/* A larger vocabulary takes 18 bytes for each parameter of the embedding, and 6 bytes of the loss
+ * for each logit. */
 static void a_stated_vocabulary_is_honoured(void **state)
 {
     (void)state;
@@ -246,8 +250,8 @@ static void a_stated_vocabulary_is_honoured(void **state)
     arena_free(arena);
 }
 
-/* Two trays of GB200 are one NVLink domain: as fast as one node of eight. */
-static void trays_are_one_domain(void **state)
+/* Two trays of GB200 form one NVLink domain, so they are as fast as one node of eight. */
+static void trays_of_gb200_form_one_nvlink_domain(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -262,17 +266,17 @@ static void trays_are_one_domain(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_that_is_named_writes_its_scores),
+        cmocka_unit_test(unfused_attention_keeps_its_scores),
         cmocka_unit_test(hidden_dropout_keeps_masks),
-        cmocka_unit_test(a_workspace_may_be_asked_for),
+        cmocka_unit_test(the_environment_sets_the_size_of_workspaces),
         cmocka_unit_test(a_newer_gpu_has_larger_workspaces),
         cmocka_unit_test(an_overlap_has_workspaces_of_its_own),
-        cmocka_unit_test(fused_gradients_keep_a_tensor_a_size),
-        cmocka_unit_test(a_frozen_base_has_no_states),
+        cmocka_unit_test(fused_gradients_keep_one_unread_tensor_for_each_size),
+        cmocka_unit_test(a_frozen_base_has_no_optimizer_states),
         cmocka_unit_test(a_stated_stage_is_honoured),
-        cmocka_unit_test(parts_of_gradients_need_no_bytes),
+        cmocka_unit_test(reduced_parts_of_gradients_need_no_memory),
         cmocka_unit_test(a_stated_vocabulary_is_honoured),
-        cmocka_unit_test(trays_are_one_domain),
+        cmocka_unit_test(trays_of_gb200_form_one_nvlink_domain),
     };
     return cmocka_run_group_tests_name("rows of Megatron", tests, NULL, NULL);
 }

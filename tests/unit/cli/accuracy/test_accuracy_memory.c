@@ -1,6 +1,6 @@
 /* tandem accuracy: the memory of Megatron's blocks, experts and losses. Expected bytes are closed
- * forms. Where the bytes of a block are meant, they are the difference between models of eight and
- * of four layers. */
+ * forms. The bytes of a block are a quarter of the difference between models of eight and of four
+ * layers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 
 enum { TOKENS = 4096, DIM = 1024, HIDDEN = 4096, EXPERT = 1536 };
 
-/* Cells of a row of Megatron-Core or Megatron-Bridge. NULL or 0: the first value below. */
+/* Cells of a row of Megatron-Core or Megatron-Bridge. NULL or 0 stands for the default in
+ * table_of. */
 typedef struct Row {
     const char *framework, *gpu, *precision, *recompute, *fusion, *notes;
     int tp, ep, etp, n_gpus, kv_heads, experts, top_k, latent, vocab, batch, pp, vp;
@@ -60,7 +61,7 @@ static const char *table_of(const Row *r, int layers, Arena *arena)
     return command_table(arena, str_text(&s));
 }
 
-/* The predicted bytes, or seconds, of the table's only row. */
+/* Returns the predicted bytes, or seconds, of the table's only row. */
 static double predicted(const char *table, const char *what, const char *set, Arena *arena)
 {
     const CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", table, "--json", "--set", set);
@@ -85,7 +86,7 @@ static double bytes_of(Row row, int layers, Arena *arena)
     return predicted(table_of(&row, layers, arena), "memory", SAME, arena);
 }
 
-/* The bytes of a block. */
+/* Returns the bytes of one block. */
 static double block_of(Row row, Arena *arena)
 {
     return (bytes_of(row, 8, arena) - bytes_of(row, 4, arena)) / 4;
@@ -97,8 +98,9 @@ static void is_about(double is, double wanted)
         fail_msg("%.5g, and %.5g were expected", is, wanted);
 }
 
-/* A norm of the keys saves its input, a view of the product of queries, keys and values. If fewer
- * keys than queries exist, the queries are copied first, so the norm saves this copy, too. */
+/* A norm of the keys keeps its input. That is a view, so the whole product of queries, keys and
+ * values stays. If there are fewer keys than queries, the queries are copied first, so their norm
+ * keeps this copy, too. */
 static void norms_of_heads_keep_the_product(void **state)
 {
     (void)state;
@@ -112,8 +114,8 @@ static void norms_of_heads_keep_the_product(void **state)
     arena_free(arena);
 }
 
-/* The outputs of the norms before attention and before the MLP are computed again. */
-static void norms_are_computed_again(void **state)
+/* Recomputing the norms before attention and before the MLP saves their outputs. */
+static void recomputed_norms_keep_no_outputs(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -123,9 +125,9 @@ static void norms_are_computed_again(void **state)
 }
 
 /* Transformer Engine's fused loss writes its gradient into the 16-bit logits. The other loss keeps
- * a softmax in fp32. With the fused loss, most memory is needed behind the loss, when the product
- * for the head's gradient returns a 16-bit tensor. Recipes of Megatron-Bridge use the first one,
- * unless the row says otherwise. */
+ * a softmax in fp32. With the fused loss, memory peaks after the loss, when the product for the
+ * head's gradient returns a 16-bit tensor. Recipes of Megatron-Bridge use the fused loss unless the
+ * row says otherwise. */
 static void recipes_fuse_the_loss(void **state)
 {
     (void)state;
@@ -142,8 +144,8 @@ static void recipes_fuse_the_loss(void **state)
 }
 
 /* In 4 bits, the inputs of three products of a block take 9/16 bytes for each number. The product
- * behind attention keeps attention's own output. (Blocks of PyTorch's allocator are a little larger
- * than tensors of 9/16 bytes, so the closed form is tested with half a byte.) */
+ * after attention keeps attention's own output instead. (Blocks of PyTorch's allocator are a little
+ * larger than tensors of 9/16 bytes, so the closed form is tested with half a byte.) */
 static void four_bits_take_half_a_byte(void **state)
 {
     (void)state;
@@ -160,7 +162,7 @@ static void four_bits_take_half_a_byte(void **state)
     arena_free(arena);
 }
 
-/* The bytes of one chosen expert for each token of a block. */
+/* Returns the bytes that a block keeps for each expert that a token chooses. */
 static double choice_of(Row row, Arena *arena)
 {
     row.experts = 16, row.top_k = 2;
@@ -169,9 +171,9 @@ static double choice_of(Row row, Arena *arena)
     return (block_of(row, arena) - two) / 2;
 }
 
-/* A row of an expert saves its input, the two factors of its gate, and their product. If tp does
- * not cut experts, each rank of tp has only its own part of the tokens. */
-static void ranks_of_tp_have_own_tokens(void **state)
+/* For each of its tokens, an expert keeps its input, the two factors of its gate, and their
+ * product. If tp does not cut experts, each rank of tp has only its own part of the tokens. */
+static void ranks_of_tp_that_do_not_cut_experts_have_own_tokens(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -183,7 +185,7 @@ static void ranks_of_tp_have_own_tokens(void **state)
 }
 
 /* With 8-bit products, an expert saves its input and the product of its gate in 8 bits. */
-static void experts_keep_eight_bits(void **state)
+static void experts_with_8_bit_products_keep_8_bits(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -192,8 +194,8 @@ static void experts_keep_eight_bits(void **state)
     arena_free(arena);
 }
 
-/* Latent experts read narrow tokens. */
-static void experts_read_narrow_tokens(void **state)
+/* Experts with a latent width read tokens of that width. */
+static void latent_experts_read_narrow_tokens(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -203,7 +205,7 @@ static void experts_read_narrow_tokens(void **state)
 }
 
 /* A step whose program would be too large is predicted from fewer micro-batches. */
-static void a_long_step_follows_from_few(void **state)
+static void a_long_step_is_predicted_from_fewer_micro_batches(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -243,8 +245,9 @@ static void gigabytes_are_those_of_the_tool(void **state)
     arena_free(arena);
 }
 
-/* A row that takes its number of GPUs from measured memory does not test memory. */
-static void memory_that_gives_the_gpus_is_apart(void **state)
+/* If the number of GPUs was derived from measured memory, the row does not test memory, so it is
+ * scored apart. */
+static void memory_that_gave_the_number_of_gpus_is_scored_apart(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -259,7 +262,8 @@ static void memory_that_gives_the_gpus_is_apart(void **state)
     arena_free(arena);
 }
 
-/* The bytes of memory for each parameter of a block with matrices of 12 x 4096 x 4096 elements. */
+/* Returns the bytes of memory for each parameter of a block with matrices of 12 x 4096 x 4096
+ * elements. */
 static double bytes_per_parameter(Arena *arena, const char *cells)
 {
     double bytes[2];
@@ -274,8 +278,9 @@ static double bytes_per_parameter(Arena *arena, const char *cells)
     return (bytes[1] - bytes[0]) / (4 * 12. * 4096 * 4096);
 }
 
-/* Megatron-DeepSpeed in fp16: weights and gradients of 2 bytes, and master weights, two moments and
- * the step's copy of the gradients of 4 bytes each. ZeRO shares these 16 bytes among the ranks. */
+/* Megatron-DeepSpeed in fp16 keeps weights and gradients of 2 bytes, and master weights, two
+ * moments and the step's copy of the gradients of 4 bytes each. ZeRO shares these 16 bytes among
+ * the ranks. */
 static void deepspeed_keeps_16_bit_gradients(void **state)
 {
     (void)state;
@@ -287,9 +292,10 @@ static void deepspeed_keeps_16_bit_gradients(void **state)
     arena_free(arena);
 }
 
-/* In bf16, BF16_Optimizer sums gradients in 4 bytes and keeps those of 2 bytes. It shares master
- * weights and moments of 4 bytes among the ranks, also without ZeRO. With ZeRO stage 1, DeepSpeed
- * uses it if gradients are summed in fp32, and the rows of pipelines are assumed to use it. */
+/* In bf16, BF16_Optimizer sums gradients in 4 bytes and also keeps gradients of 2 bytes. It shares
+ * master weights and moments of 4 bytes among the ranks, also without ZeRO. With ZeRO stage 1,
+ * DeepSpeed uses it if gradients are summed in fp32, and the rows of pipelines are assumed to use
+ * it. */
 static void deepspeed_keeps_gradients_of_both_kinds(void **state)
 {
     (void)state;
@@ -301,7 +307,7 @@ static void deepspeed_keeps_gradients_of_both_kinds(void **state)
     is_about(bytes_per_parameter(arena, BF16 "zero_stage=1;pp=2;n_gpus=8"), half);
     is_about(bytes_per_parameter(arena, BF16 "zero_stage=1;flag=grad_accum_dtype: fp32;n_gpus=8"),
              whole);
-    /* without the 2 bytes */
+    /* Without sums in fp32, or with the optimizer on the host, less is kept. */
     const double own = bytes_per_parameter(arena, BF16 "zero_stage=1;n_gpus=8"),
                  off = bytes_per_parameter(
                      arena, BF16 "zero_stage=1;pp=2;n_gpus=8;flag=optimizer offload to CPU");
@@ -309,8 +315,9 @@ static void deepspeed_keeps_gradients_of_both_kinds(void **state)
     arena_free(arena);
 }
 
-/* Pure bf16 in Hugging Face's Trainer: a weight, a gradient, two moments, and 2 bytes more during
- * the step. A gated block with a hidden width of 8/3 x 4096 has as many parameters. */
+/* Pure bf16 in Hugging Face's Trainer keeps 2 bytes each for a weight, a gradient, two moments, and
+ * a copy during the step. A gated block with a hidden width of 8/3 x 4096 has as many
+ * parameters. */
 static void the_trainer_takes_16_bits_for_its_step(void **state)
 {
     (void)state;
@@ -327,16 +334,16 @@ int main(void)
         cmocka_unit_test(deepspeed_keeps_16_bit_gradients),
         cmocka_unit_test(deepspeed_keeps_gradients_of_both_kinds),
         cmocka_unit_test(the_trainer_takes_16_bits_for_its_step),
-        cmocka_unit_test(memory_that_gives_the_gpus_is_apart),
+        cmocka_unit_test(memory_that_gave_the_number_of_gpus_is_scored_apart),
         cmocka_unit_test(gigabytes_are_those_of_the_tool),
         cmocka_unit_test(norms_of_heads_keep_the_product),
-        cmocka_unit_test(norms_are_computed_again),
+        cmocka_unit_test(recomputed_norms_keep_no_outputs),
         cmocka_unit_test(recipes_fuse_the_loss),
         cmocka_unit_test(four_bits_take_half_a_byte),
-        cmocka_unit_test(ranks_of_tp_have_own_tokens),
-        cmocka_unit_test(experts_keep_eight_bits),
-        cmocka_unit_test(experts_read_narrow_tokens),
-        cmocka_unit_test(a_long_step_follows_from_few),
+        cmocka_unit_test(ranks_of_tp_that_do_not_cut_experts_have_own_tokens),
+        cmocka_unit_test(experts_with_8_bit_products_keep_8_bits),
+        cmocka_unit_test(latent_experts_read_narrow_tokens),
+        cmocka_unit_test(a_long_step_is_predicted_from_fewer_micro_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,8 @@
 #define CP      "tp=1;sp=0;n_kv_heads=8;"
 #define SMALL   "d_model=256;n_heads=4;n_kv_heads=4;d_ff=512;n_layers=1;"
 
-/* The batch gives each pipeline eight micro-batches, so the bubble of 1F1B is a quarter of a step.
+/* The batch gives each pipeline eight micro-batches, so the bubble of 1F1B is about a quarter of a
+ * step.
  */
 #define LARGE                                                                                      \
     "d_model=5120;n_heads=40;n_kv_heads=40;d_ff=20480;seq=4096;n_layers=32;n_gpus=16;tp=4;"        \
@@ -92,7 +93,7 @@ static const SpelledRow same[] = {
     {"gpu=A100-PCIe-80GB", {"A800 PCIe 80GB"}},
     {"framework=Megatron-LM 2022", {"Megatron-LM v2.6", "Megatron-LM v3.0.2"}},
     {"framework=InternEvo;missing=x", {"InternTrain", "InternLM-Train"}},
-    /* two ranks share each sequence, so four of eight train different ones */
+    /* Two ranks share each sequence, so the eight ranks train four sequences at a time. */
     {"framework=DeepSpeed;tp=1;cp=2;sp=ulysses 2;zero_stage=3;global_batch_seqs=4;missing=x",
      {"cp=1", "cp=;missing=x"}},
     {"framework=InternEvo;tp=2;sp=1", {"sp=msp", "sp=fsp", "tp=2 (msp);sp=", "tp=2 (fsp);sp="}},
@@ -113,7 +114,8 @@ static const char *const differ[][2] = {
     {STAGES "pp=4 (GPipe);vp=1", STAGES "pp=4 (GPipe);vp=2"},
     {"framework=LitGPT;tp=1;sp=0;precision=16-mixed",
      "framework=LitGPT;tp=1;sp=0;precision=16-true"},
-    {"ac=full", "ac=full + offload"}, /* left out, so not all stated */
+    /* the offload is left out, so the row counts as not all stated */
+    {"ac=full", "ac=full + offload"},
     {"vocab=50257;framework=Megatron-LM;tp=8", "vocab=50257 (padded);framework=Megatron-LM;tp=8"},
     {"framework=Megatron-LM", "framework=Megatron-style PyTorch"},
     {"framework=LitGPT;tp=1;sp=0;precision=bf16-mixed",
@@ -191,7 +193,7 @@ static void smaller_bubbles_make_shorter_steps(void **state)
     arena_free(arena);
 }
 
-static void other_words_are_read_alike(void **state)
+static void cells_in_other_words_have_the_same_prediction(void **state)
 {
     (void)state;
     spelled_rows_agree(same, sizeof same / sizeof *same);
@@ -214,7 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(measured_steps_are_read),
         cmocka_unit_test(smaller_bubbles_make_shorter_steps),
-        cmocka_unit_test(other_words_are_read_alike),
+        cmocka_unit_test(cells_in_other_words_have_the_same_prediction),
         cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };

@@ -1,5 +1,5 @@
-/* tandem accuracy on kernels and collectives that another source names in its own way. A row is
- * read as its usual name is, or it is refused with a reason. */
+/* tandem accuracy on kernels and collectives that other sources name in other words. A row is
+ * predicted as under its usual name, or it is refused with a reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +28,8 @@ static const char *refusal(Arena *arena, const char *section, const char *head, 
     return copy;
 }
 
-/* Kernels and collectives: other spellings are predicted, and what the library lacks is refused,
- * even if its name contains the name of something else. */
+/* Kernels and collectives in other spellings are predicted. A kernel or collective that the library
+ * lacks is refused, even if its name contains a known name. */
 static void names_of_kernels_and_collectives_are_read(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void names_of_kernels_and_collectives_are_read(void **state)
     arena_free(arena);
 }
 
-/* Returns what the only row of a table scores, as one text; "[]": nothing. */
+/* Returns the scores of a table's only row as one text; "[]": it has none. */
 static const char *scored(Arena *arena, const char *section, const char *head, const char *row)
 {
     const char *table = arena_print(arena, "%s,source,split\n%s,s,dev-val\n", head, row);
@@ -88,7 +88,7 @@ static const char *scored(Arena *arena, const char *section, const char *head, c
                               command_table(arena, table), "--json");
     json_t *root = document_of(r, 0);
     json_t *scores = json_object_get(json_object_get(root, section), "scores");
-    json_object_del(json_array_get(scores, 0), "row"); /* its name: the first cell */
+    json_object_del(json_array_get(scores, 0), "row"); /* the row's name is its first cell */
     char *text = json_dumps(scores, 0);
     const char *copy = arena_print(arena, "%s", text);
     free(text);

@@ -1,6 +1,6 @@
 /* tandem accuracy on cells as papers, READMEs and benchmark tables write them. A cell is read with
- * its meaning, or the row is refused by the name of the cell, because a misread cell gives a wrong
- * error. */
+ * its meaning, or the row is refused and the reason names the cell. A misread cell would give a
+ * wrong error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #define CP      "tp=1;sp=0;n_kv_heads=8;"
 #define TORCH   "framework=PyTorch 2.1;tp=1;sp=0;missing=x;"
 
-/* A row with the parts of its blocks, which Megatron's own columns state. */
+/* Cells for the parts of a row's blocks, as Megatron's own columns state them. */
 #define PARTS                                                                                      \
     "normalization=RMSNorm;activation=swiglu;position_embedding=rope;untie_embeddings=1;"          \
     "transformer_impl=transformer_engine;attention_backend=flash;"
@@ -123,7 +123,7 @@ static const SpelledRow same[] = {
      {"moe_dispatcher=DeepEP all-to-all", "moe_dispatcher=flex (DeepEP a2a)"}},
 };
 
-/* Cells that deny what they name, and rows without it. */
+/* Cells that deny a feature have the prediction of rows that lack it. */
 static const SpelledRow denied[] = {
     {"untie_embeddings=1;" PARTS, {"not tied", "without tying", "tie_word_embeddings=False"}},
     {"untie_embeddings=0;" PARTS, {"tie_word_embeddings=True", "not untied"}},
@@ -190,13 +190,13 @@ static const char *const refused[][2] = {
     {EXPERTS "moe_layer_freq=not every layer", "moe_layer_freq"},
 };
 
-static void other_words_are_read_alike(void **state)
+static void cells_in_other_words_have_the_same_prediction(void **state)
 {
     (void)state;
     spelled_rows_agree(same, sizeof same / sizeof *same);
 }
 
-static void denied_names_do_not_count(void **state)
+static void a_denied_feature_is_not_planned(void **state)
 {
     (void)state;
     spelled_rows_agree(denied, sizeof denied / sizeof *denied);
@@ -217,8 +217,8 @@ static void uncertain_cells_are_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_words_are_read_alike),
-        cmocka_unit_test(denied_names_do_not_count),
+        cmocka_unit_test(cells_in_other_words_have_the_same_prediction),
+        cmocka_unit_test(a_denied_feature_is_not_planned),
         cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };

@@ -1,5 +1,5 @@
-/* tandem accuracy: cells that a row does not state. If something implies a default, it fills the
- * cell. Otherwise the row is refused, and the message names the cell. */
+/* tandem accuracy: cells that a row does not state. A default fills the cell if another cell
+ * implies one. Otherwise the row is refused, and the message names the cell. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void open_cells_are_filled_and_counted_apart(void **state)
 }
 
 /* A power limit in the GPU's cell is used. */
-static void limits_of_power_are_read(void **state)
+static void a_power_limit_slows_the_step(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -58,8 +58,8 @@ static void limits_of_power_are_read(void **state)
     arena_free(arena);
 }
 
-/* 12 GPUs of nodes of 8 are planned as nodes of 6, and the row says so. */
-static void nodes_that_are_not_full_are_smaller(void **state)
+/* 12 GPUs in nodes of 8 are planned as nodes of 6, and the row says so. */
+static void partly_filled_nodes_are_planned_as_smaller_nodes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -114,7 +114,7 @@ static void a_step_time_that_depends_on_an_open_cell_is_not_scored(void **state)
 }
 
 /* No default stands for a device, or for a model of another kind. */
-static void what_nothing_implies_is_refused_by_name(void **state)
+static void a_cell_without_a_default_is_refused_by_name(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -142,8 +142,7 @@ static void odd_cells_are_predicted(void **state)
     arena_free(arena);
 }
 
-/* If one part of the plan stands for another, that is an assumption, so the row counts as not all
- * stated. */
+/* A stand-in for a part of the plan is an assumption, so the row counts as not all stated. */
 static void a_row_with_a_stand_in_is_scored_apart(void **state)
 {
     (void)state;
@@ -268,11 +267,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_cells_are_filled_and_counted_apart),
-        cmocka_unit_test(limits_of_power_are_read),
-        cmocka_unit_test(nodes_that_are_not_full_are_smaller),
+        cmocka_unit_test(a_power_limit_slows_the_step),
+        cmocka_unit_test(partly_filled_nodes_are_planned_as_smaller_nodes),
         cmocka_unit_test(a_default_predicts_as_the_stated_value),
         cmocka_unit_test(a_step_time_that_depends_on_an_open_cell_is_not_scored),
-        cmocka_unit_test(what_nothing_implies_is_refused_by_name),
+        cmocka_unit_test(a_cell_without_a_default_is_refused_by_name),
         cmocka_unit_test(odd_cells_are_predicted),
         cmocka_unit_test(a_row_with_a_stand_in_is_scored_apart),
         cmocka_unit_test(a_name_selects_its_own_model),

@@ -1,5 +1,5 @@
-/* tandem accuracy: facts that a page states of its rows (scripts/tandem/published/pages.csv). They
- * fill open cells of the rows that they name; if a table states a cell itself, that cell counts. */
+/* tandem accuracy: facts that a page states about its rows (scripts/tandem/published/pages.csv).
+ * They fill open cells of the rows that they name. A cell that the table itself states wins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void a_page_fills_open_cells_of_its_rows(void **state)
                        "c,another page,dev_dgx_gb200,4,GB200\n"
                        "d,NeMo performance summary NEMO2405,,8,H100\n");
     assert_string_equal(csv_cell(&csv, 0, "input_s"), "0.058");
-    assert_string_equal(csv_cell(&csv, 1, "input_s"), ""); /* n_gpus=4 is the whole cell */
+    assert_string_equal(csv_cell(&csv, 1, "input_s"), ""); /* n_gpus=4 must be the whole cell */
     assert_string_equal(csv_cell(&csv, 2, "input_s"), "");
     assert_string_equal(csv_cell(&csv, 3, "framework_month"), "2024-05");
     assert_string_equal(csv_cell(&csv, 1, "deferral_limit"), "2");
@@ -44,7 +44,7 @@ static void a_page_fills_open_cells_of_its_rows(void **state)
     arena_free(arena);
 }
 
-static void a_stated_cell_counts(void **state)
+static void a_stated_cell_wins_over_a_page(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -55,13 +55,14 @@ static void a_stated_cell_counts(void **state)
     assert_string_equal(csv_cell(&csv, 0, "framework_month"), "2023-01");
     assert_string_equal(csv_cell(&csv, 1, "framework_month"), "2024-05");
     assert_int_equal(csv.columns.n, 3);
-    csv = table_of(arena, "kernels", "kernel,source\na,nemo2405\n"); /* another section's */
+    /* the page states it for another section */
+    csv = table_of(arena, "kernels", "kernel,source\na,nemo2405\n");
     assert_int_equal(csv.columns.n, 2);
     arena_free(arena);
 }
 
-/* How a kernel was timed, and whether it adds to its result, are cells of its row, whatever the
- * source is called. */
+/* The columns timing and accumulate say how a kernel was timed and whether it adds to its result.
+ * The source's name has no influence. */
 static void columns_of_kernels_are_read(void **state)
 {
     (void)state;
@@ -79,7 +80,7 @@ static void columns_of_kernels_are_read(void **state)
     assert_false(row[0].loops);
     assert_true(row[1].loops && row[2].loops);
     assert_true(row[0].out_bytes == 2 && row[3].out_bytes == 8 && row[4].out_bytes == 8);
-    /* a product that is repeated without a pause has the clock of a long run */
+    /* A product that is repeated without a pause has the clock of a long run. */
     assert_true(kernel_row_predicted_s(&row[1], NULL) >
                 1.1 * kernel_row_predicted_s(&row[0], NULL));
     arena_free(arena);
@@ -117,7 +118,7 @@ static const char *scores_of(Arena *arena, const json_t *root, const char *chang
     return str_text(&s);
 }
 
-/* A row has the same prediction alone and in any table, before or behind any other row. */
+/* A row has the same prediction alone and in any table, before or after any other row. */
 static void other_rows_change_no_prediction(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_page_fills_open_cells_of_its_rows),
-        cmocka_unit_test(a_stated_cell_counts),
+        cmocka_unit_test(a_stated_cell_wins_over_a_page),
         cmocka_unit_test(columns_of_kernels_are_read),
         cmocka_unit_test(other_rows_change_no_prediction),
     };

@@ -81,7 +81,7 @@ static double peak_of(const char *gpu)
     return strstr(gpu, "A100") != NULL ? 312 : strstr(gpu, "B200") != NULL ? 9000 : 2615;
 }
 
-/* One row of the table with one to three changes. */
+/* Returns one row of the table with one to three changes. */
 static Row perturbed(Arena *arena, const Csv *csv, uint64_t i)
 {
     uint64_t draw = 0;
@@ -112,7 +112,7 @@ static Row perturbed(Arena *arena, const Csv *csv, uint64_t i)
     return row;
 }
 
-/* A text of the table; every cell is quoted. */
+/* Returns the table as text, with every cell quoted. */
 static const char *text_of(Arena *arena, const Csv *csv, const Row *rows)
 {
     Str s = str_in(arena);

@@ -1,4 +1,4 @@
-/* tandem accuracy on rows that state a rate or a part instead of a time or bytes: FLOP/s,
+/* tandem accuracy on rows that state a rate or a share instead of a time or bytes: FLOP/s,
  * utilisation, percentages of memory. Sources count FLOPs differently, so each is converted by its
  * own convention. */
 #include <math.h>
@@ -72,7 +72,7 @@ static void stated_flops_give_the_step(void **state)
         /* the month is open, and the ways to count differ by more than a tenth */
         {RATE "Megatron-LM;published_tflops=100", 0, 1},
         {RATE "MaxText;tp=1;sp=0;published_tflops=100", 0, 1},
-        /* nanoGPT gives a part of A100's peak on every GPU */
+        /* nanoGPT gives a share of the A100's peak on every GPU */
         {RATE "nanoGPT;tp=1;sp=0;zero_stage=0;published_mfu=50",
          products + 2 * half_attention + embedding, 312e12 / 2},
         {RATE "Megatron-LM 2021;ac=full;published_tflops=\"1,00\"", 0, 1},
@@ -100,7 +100,7 @@ static void stated_flops_give_the_step(void **state)
 
 /* Narayanan et al., Megatron-DeepSpeed and GPT-NeoX also count the second forward pass of
  * recomputed blocks. */
-static void recomputation_counts_where_the_source_counts_it(void **state)
+static void recomputation_counts_only_if_the_source_counts_it(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -116,7 +116,7 @@ static void recomputation_counts_where_the_source_counts_it(void **state)
                              measured(arena, row, "step, from");
         if (!(fabs(ratio - again / once) < 1e-3)) fail_msg("%s: %g", more[i], ratio);
     }
-    /* some of the blocks, and a later source */
+    /* Neither recomputation of some blocks nor a later source counts a second forward pass. */
     static const char *const others[] = {RATE
                                          "Megatron-LM 2021;ac=full block 2;published_tflops=100",
                                          RATE "Megatron-LM 2024;ac=full;published_tflops=100"};
@@ -125,7 +125,7 @@ static void recomputation_counts_where_the_source_counts_it(void **state)
     arena_free(arena);
 }
 
-/* A row with a step time keeps it, and a row with only FLOP/s is a run that fitted. */
+/* A row with a step time keeps it. A row with only FLOP/s counts as a run that fitted. */
 static void a_stated_step_comes_first(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void doubtful_numbers_are_not_read(void **state)
     arena_free(arena);
 }
 
-static void a_percentage_is_a_part_of_the_device(void **state)
+static void a_percentage_of_memory_is_a_share_of_the_device(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -234,11 +234,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stated_flops_give_the_step),
-        cmocka_unit_test(recomputation_counts_where_the_source_counts_it),
+        cmocka_unit_test(recomputation_counts_only_if_the_source_counts_it),
         cmocka_unit_test(a_stated_step_comes_first),
         cmocka_unit_test(words_around_a_number_are_read),
         cmocka_unit_test(doubtful_numbers_are_not_read),
-        cmocka_unit_test(a_percentage_is_a_part_of_the_device),
+        cmocka_unit_test(a_percentage_of_memory_is_a_share_of_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

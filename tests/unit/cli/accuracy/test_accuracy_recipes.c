@@ -14,7 +14,7 @@
 
 enum { TOKENS = 4096 };
 
-/* `mla`, `recompute`: these cells. */
+/* `mla` and `recompute` are the texts of the cells with these names. */
 static const char *table_of(const char *framework, const char *kind, const char *mla,
                             const char *recompute, int layers, int n_gpus, Arena *arena)
 {
@@ -57,7 +57,7 @@ static void is_about(double is, double wanted)
 
 /* The queries, keys and values of 16 heads, and the inputs of the two norms between a pair of
  * projections, are computed again (multi_latent_attention.py: qkv_up_checkpoint). */
-static void up_projections_are_computed_again(void **state)
+static void recomputed_up_projections_keep_no_outputs(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -77,7 +77,7 @@ static void up_projections_are_computed_again(void **state)
 /* A block saves 16-bit inputs and outputs of its norms, rotated queries and keys, values, the
  * output of attention, and three tensors of its MLP. The product of queries, keys and values is not
  * kept. Attention and norms add some numbers for each token. */
-static void offloaded_blocks_keep_nothing_here(void **state)
+static void offloaded_blocks_keep_no_activations_on_the_device(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -91,8 +91,9 @@ static void offloaded_blocks_keep_nothing_here(void **state)
     arena_free(arena);
 }
 
-/* Scripts of Megatron-Bridge switch sums in NVLink switches off. Those of Megatron-Core do not. */
-static void switches_have_no_buffers(void **state)
+/* Scripts of Megatron-Bridge switch off sums inside NVLink switches. Those of Megatron-Core do
+ * not. */
+static void megatron_bridge_has_no_buffers_for_nvlink_switches(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -106,7 +107,7 @@ static void switches_have_no_buffers(void **state)
     arena_free(arena);
 }
 
-/* The notes of a Megatron-Bridge row. */
+/* Returns the notes of a Megatron-Bridge row. */
 static const char *notes_of(const char *cells, Arena *arena)
 {
     Str s = str_in(arena);
@@ -147,7 +148,7 @@ static void a_recipe_is_found_by_its_mesh(void **state)
     arena_free(arena);
 }
 
-/* A field of the profile of a Megatron-Bridge row's plan, as Lua prints it. */
+/* Returns a field of the profile of a Megatron-Bridge row's plan, as Lua prints it. */
 static const char *profile_of(const char *cells, const char *field, Arena *arena)
 {
     Str s = str_in(arena);
@@ -166,8 +167,8 @@ static const char *profile_of(const char *cells, const char *field, Arena *arena
     "micro_batch = '1', global_batch_seqs = '128', vp = '1', ep = '1', "
 #define OFFLOADS "offloaded_blocks is not stated; 40 is assumed"
 
-/* Offloading belongs to the recipe with FSDP and without tp. A mesh that is assumed later chooses
- * no recipe, and no recipe for all weights describes LoRA. */
+/* Offloading belongs to the recipe with FSDP and without tp. A mesh that is only assumed selects no
+ * recipe. A recipe for training all weights does not describe LoRA. */
 static void a_recipe_counts_only_for_its_own_rows(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void a_recipe_counts_only_for_its_own_rows(void **state)
         if (!rows[i].offloads && strstr(is, "zero_stage is not stated; 3 is assumed") != NULL)
             fail_msg("row %zu takes the stage of a recipe: %s", i, is);
     }
-    /* Only the recipe that is noted offloads blocks. */
+    /* Rows whose notes name no offloading recipe offload no blocks. */
     for (int i = 2; i < 5; i++) {
         const char *is = profile_of(rows[i].cells, "offloaded_blocks", arena);
         if (strstr(is, "is nil.") == NULL) fail_msg("row %d offloads blocks: %s", i, is);
@@ -225,7 +226,8 @@ static void an_update_copies_16_bits(void **state)
     arena_free(arena);
 }
 
-/* Bytes of the last stage alone are left out where another rank counts, and a note says so. */
+/* Bytes that only the last stage has are left out if another rank needs most memory. A note says
+ * so. */
 static void bytes_left_out_are_noted(void **state)
 {
     (void)state;
@@ -265,9 +267,9 @@ static void torchtitan_follows_the_stage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(up_projections_are_computed_again),
-        cmocka_unit_test(offloaded_blocks_keep_nothing_here),
-        cmocka_unit_test(switches_have_no_buffers),
+        cmocka_unit_test(recomputed_up_projections_keep_no_outputs),
+        cmocka_unit_test(offloaded_blocks_keep_no_activations_on_the_device),
+        cmocka_unit_test(megatron_bridge_has_no_buffers_for_nvlink_switches),
         cmocka_unit_test(a_recipe_is_found_by_its_mesh),
         cmocka_unit_test(a_recipe_counts_only_for_its_own_rows),
         cmocka_unit_test(an_update_copies_16_bits),

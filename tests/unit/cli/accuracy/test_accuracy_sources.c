@@ -13,7 +13,7 @@
 #include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
 
-/* The prediction for the file's only row. */
+/* Returns the prediction for the file's only row. */
 static double predicted_of(const char *file, const char *what, Arena *arena)
 {
     CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
@@ -31,8 +31,8 @@ static double predicted_of(const char *file, const char *what, Arena *arena)
     return predicted;
 }
 
-/* Allocated bytes of a small Llama on eight GPUs with 4,096 tokens each and a vocabulary of
- * 65,536. */
+/* Returns the allocated bytes of a small Llama on eight GPUs with 4,096 tokens each and a
+ * vocabulary of 65,536. */
 static double allocated_of(const char *source, const char *gpu, const char *rest, Arena *arena)
 {
     const char *file = command_table(
@@ -52,10 +52,10 @@ static double allocated_of(const char *source, const char *gpu, const char *rest
 /* torchao's page says that its H100s ran a torchtitan with an eager loss: three more fp32 copies of
  * the logits. On Blackwell, attention's output (2 bytes an element) and one number for each head
  * are not kept. By the page on upgrading GPUs, stage 3 had the optimizer on the host. That saves 14
- * bytes for each parameter, shared over the ranks. For the largest weight it saves 10 less for each
- * parameter, because its norm needs these on the device. A layer's weights are then released
- * sooner, because its host waits at each reduction. */
-static void what_ran_is_what_the_source_says(void **state)
+ * bytes for each parameter, shared over the ranks. Each parameter of the largest weight saves 10
+ * bytes less, because computing the weight's norm needs them on the device. A layer's weights are
+ * then released sooner, because the host waits at each reduction. */
+static void a_source_may_say_what_its_rows_ran(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -76,8 +76,9 @@ static void what_ran_is_what_the_source_says(void **state)
     arena_free(arena);
 }
 
-/* A local batch of 16 on four stages, two for each rank. torchtitan of 2024 cuts it by four, of
- * January 2025 by eight; later versions state their micro-batches. */
+/* A local batch of 16 runs on four stages, two of them on each rank. torchtitan of 2024 cuts it
+ * into four micro-batches, and that of January 2025 into eight. Later versions state their
+ * micro-batches. */
 static void a_local_batch_is_cut_as_torchtitan_did(void **state)
 {
     (void)state;
@@ -149,7 +150,7 @@ static const char *mixtures_table(Arena *arena)
 }
 
 /* Within 4 % of the measurements. tests/sim/memory/test_torch_kept.c tests each term. */
-static void mixtures_take_what_they_took(void **state)
+static void mixtures_take_nearly_the_measured_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -217,9 +218,9 @@ static void a_row_may_state_its_network(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_ran_is_what_the_source_says),
+        cmocka_unit_test(a_source_may_say_what_its_rows_ran),
         cmocka_unit_test(a_local_batch_is_cut_as_torchtitan_did),
-        cmocka_unit_test(mixtures_take_what_they_took),
+        cmocka_unit_test(mixtures_take_nearly_the_measured_memory),
         cmocka_unit_test(a_row_may_state_its_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* tandem accuracy on cells that another source spells in its own way: units, words, empty cells. A
- * row is read as its usual spelling is, or it is refused, and the reason names the column. */
+ * row is predicted as under its usual spelling, or it is refused and the reason names the
+ * column. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@
 #define NODES   LONG "n_gpus=64;global_batch_seqs=32;"
 #define LONG    "seq=16384;d_model=2048;n_heads=16;n_kv_heads=16;"
 
-/* A cell in the words of the tables, and others with the same meaning; NULL ends them. */
+/* A cell as the tables spell it, and other spellings with the same meaning; NULL ends them. */
 static const struct {
     const char *usual, *others[12];
 } same[] = {
@@ -180,7 +181,7 @@ static const char *const refused[][2] = {
     {"model=DeepSeek V3 32B;n_layers=;d_model=;n_heads=;n_kv_heads=;d_ff=", "billion"},
 };
 
-/* Returns the scores of a row as one text, without its measured values' place in the file. */
+/* Returns the scores of a row as one JSON text. */
 static char *scores_of(Arena *arena, const char *changes)
 {
     json_t *root = published_row_scored(arena, changes);
@@ -199,7 +200,7 @@ static const char *reason_of(Arena *arena, const char *changes)
     return copy;
 }
 
-static void other_spellings_are_read_alike(void **state)
+static void other_spellings_have_the_same_prediction(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -208,7 +209,7 @@ static void other_spellings_are_read_alike(void **state)
         char *want = scores_of(arena, usual);
         if (strlen(want) < 8) fail_msg("%s: %s", usual, reason_of(arena, usual));
         for (size_t k = 0; same[i].others[k] != NULL; k++) {
-            /* the first cell that is named counts */
+            /* If a row names a cell twice, the first one counts. */
             const char *other = same[i].others[k], *own = strchr(other, '=');
             const char *changes =
                 own != NULL ? arena_print(arena, "%s;%s", other, usual)
@@ -254,7 +255,7 @@ static void uncertain_cells_are_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_spellings_are_read_alike),
+        cmocka_unit_test(other_spellings_have_the_same_prediction),
         cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };

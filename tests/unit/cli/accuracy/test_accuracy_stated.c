@@ -83,7 +83,8 @@ static const char *table_of(const Cell *own, Arena *arena)
     return command_table(arena, str_text(&s));
 }
 
-/* The prediction of the base with `own` cells; `set`: a change of its plan, or NULL. */
+/* Returns the prediction for the base with the cells of `own`. `set` is a change of its plan, or
+ * NULL. */
 static double predicted(const Cell own[N_OWN], const char *what, const char *set, Arena *arena)
 {
     const char *file = table_of(own, arena);
@@ -119,10 +120,10 @@ static void is_about(double is, double wanted)
         "n_layers", "2"                                                                            \
     }
 
-/* Bytes of a logit at once: 14 since transformers 4.46, and 12 before. With a fused loss, whose
- * gradient replaces the copy: 10 and 8. Liger's head and loss make few logits at a time. GPTBigCode
- * casts none: 8. */
-static void a_loss_holds_what_its_version_holds(void **state)
+/* A loss holds 14 bytes of each logit at once since transformers 4.46, and 12 before. With a fused
+ * loss, whose gradient replaces the copy, these are 10 and 8. Liger's head and loss make few logits
+ * at a time. GPTBigCode casts no logits, so it holds 8 bytes. */
+static void the_version_decides_the_bytes_of_a_loss(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -167,7 +168,8 @@ static void adapters_move_bytes_beside_a_product(void **state)
     arena_free(arena);
 }
 
-/* All files that the row names agree on the mesh; the majority says whether products have 4 bits.
+/* The files that the row names must all agree on the mesh. Their majority decides whether products
+ * have 4 bits.
  */
 static void a_named_file_states_mesh_and_precision(void **state)
 {
@@ -212,8 +214,9 @@ static void a_named_file_states_mesh_and_precision(void **state)
     {                                                                                              \
         "n_gpus", pp_                                                                              \
     }
-/* Groups of as many micro-batches as stages are the usual order. Larger ones keep more. */
-static void groups_of_microbatches_are_honoured(void **state)
+/* Groups of as many micro-batches as stages are Megatron's usual order. Larger groups keep more
+ * activations. */
+static void stated_groups_of_microbatches_are_planned(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -228,7 +231,7 @@ static void groups_of_microbatches_are_honoured(void **state)
     }
     assert_true(memory[0] == memory[1] && step[0] == step[1]);
     assert_true(memory[2] > memory[0]);
-    /* Seven micro-batches on two stages: without groups of their own, Megatron refuses them. */
+    /* Megatron refuses seven micro-batches on two stages unless the row states their groups. */
     const Cell odd[N_OWN] = {PIPELINE("2", "2", "4"),
                              {"global_batch_seqs", "7"},
                              {"notes", arena_print(arena, "%s7", group)}};
@@ -236,9 +239,9 @@ static void groups_of_microbatches_are_honoured(void **state)
     arena_free(arena);
 }
 
-/* With the embedding and the loss counted as blocks, the first and the last chunk have no other.
- * The last rank then keeps four micro-batches of its one block where 1F1B keeps one, with some 34
- * bytes an element (Korthikanti et al., 4.1). */
+/* If the embedding and the loss count as blocks, the first and the last chunk have no other block.
+ * The last rank then keeps its one block for four micro-batches, where 1F1B keeps it for one. A
+ * block keeps about 34 bytes an element (Korthikanti et al., 4.1). */
 static void a_chunk_may_have_the_loss_alone(void **state)
 {
     (void)state;
@@ -253,9 +256,9 @@ static void a_chunk_may_have_the_loss_alone(void **state)
     arena_free(arena);
 }
 
-/* Megatron's log prints the last stage's peak. A tool that sees processes shows the fullest one,
- * which is the first stage: it holds four micro-batches, where the last one holds one. */
-static void a_process_is_the_fullest(void **state)
+/* Megatron's log prints the last stage's peak. A tool that measures processes shows the fullest
+ * one. Here this is the first stage: it holds four micro-batches, and the last stage one. */
+static void memory_of_processes_is_that_of_the_fullest_rank(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -277,8 +280,9 @@ static void a_process_is_the_fullest(void **state)
     }
 static const char by_loader[] = "step time, set by a loader";
 
-/* In Megatron-LM's tests, the loader of one tray sets the step, however many stages there are. */
-static void a_tray_waits_for_its_data(void **state)
+/* In Megatron-LM's tests, one data loader feeds a tray of GPUs and sets the step's time, however
+ * many stages there are. */
+static void a_step_on_a_tray_waits_for_its_data_loader(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -290,7 +294,7 @@ static void a_tray_waits_for_its_data(void **state)
     assert_true(own >= 8 * .05 && own < 8 * .07);
     const Cell shared[N_OWN] = {{"gpu", "GB200"}, {"platform", "dev_dgx_gb200"}, TESTS};
     is_about(predicted(shared, by_loader, "runtime.input_s=2", arena), 2 * 2.);
-    /* other runs on such a tray do not wait */
+    /* Other runs on such a tray do not wait. */
     const Cell others[N_OWN] = {
         PIPELINE("4", "1", "4"), {"gpu", "GB200"}, {"platform", "dev_dgx_gb200"}};
     assert_true(predicted(others, "step time", NULL, arena) < own / 2);
@@ -299,7 +303,7 @@ static void a_tray_waits_for_its_data(void **state)
 
 /* Since NVIDIA's image 25.09, the host takes less time for messages that are sent one by one, as in
  * interleaved pipelines. Other pipelines send them in batches. */
-static void single_messages_follow_the_image(void **state)
+static void the_image_decides_the_host_time_of_single_messages(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -321,7 +325,7 @@ static void single_messages_follow_the_image(void **state)
     arena_free(arena);
 }
 
-/* "Power limited" without a number of watts: only the step time stands apart. */
+/* "Power limited" without a number of watts is an assumption about the step time alone. */
 static void a_limit_without_watts_is_an_assumption(void **state)
 {
     (void)state;
@@ -340,9 +344,9 @@ static void a_limit_without_watts_is_an_assumption(void **state)
     arena_free(arena);
 }
 
-/* torchtitan's attention is cuDNN's on Blackwell. On Hopper it is FlashAttention-2 until September
- * 2025. Other users of its profile leave the choice to PyTorch. */
-static void attention_follows_the_architecture(void **state)
+/* torchtitan uses cuDNN's attention on Blackwell. On Hopper it uses FlashAttention-2 until
+ * September 2025. Other frameworks with torchtitan's profile leave the choice to PyTorch. */
+static void framework_and_architecture_decide_the_attention_kernel(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -374,9 +378,9 @@ static void attention_follows_the_architecture(void **state)
     arena_free(arena);
 }
 
-/* NeMo's recipe of Llama 2 13B has ten chunks a rank. A row that does not state them is that
- * recipe. */
-static void open_chunks_are_the_recipes(void **state)
+/* NeMo's recipe of Llama 2 13B has ten chunks a rank. A row that leaves its chunks open follows
+ * that recipe. */
+static void open_chunks_follow_the_recipe(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -391,9 +395,10 @@ static void open_chunks_are_the_recipes(void **state)
     arena_free(arena);
 }
 
-/* A mixer of Mamba-2 is longer than a gated MLP of as many weights: it scans. Ranks that share its
- * sequences beside tp scan for some heads each, and take as long as ranks with fewer samples. */
-static void hybrids_have_mixers(void **state)
+/* A Mamba-2 mixer takes longer than a gated MLP with as many weights, because it scans. Under cp,
+ * each rank scans some heads of a whole sequence, which takes as long as a smaller batch on each
+ * rank. */
+static void mixers_of_hybrid_models_take_longer_than_mlps(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -413,10 +418,10 @@ static void hybrids_have_mixers(void **state)
     arena_free(arena);
 }
 
-/* The tensors that a mixer of Mamba-2 keeps of a token for the backward pass: the layer's input and
- * its norm, the product's output (x, z, B, C and the step), the scan's output, and the gated norm.
- * Convolutions and the step are computed again. */
-static void mixers_convolve_again(void **state)
+/* For each token, a Mamba-2 mixer keeps the layer's input and its norm, the product's output (x, z,
+ * B, C and the step), the scan's output, and the gated norm. It recomputes convolutions and the
+ * step. */
+static void mixers_keep_no_outputs_of_convolutions(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -441,19 +446,19 @@ static void mixers_convolve_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loss_holds_what_its_version_holds),
+        cmocka_unit_test(the_version_decides_the_bytes_of_a_loss),
         cmocka_unit_test(adapters_move_bytes_beside_a_product),
         cmocka_unit_test(a_named_file_states_mesh_and_precision),
-        cmocka_unit_test(groups_of_microbatches_are_honoured),
+        cmocka_unit_test(stated_groups_of_microbatches_are_planned),
         cmocka_unit_test(a_chunk_may_have_the_loss_alone),
-        cmocka_unit_test(open_chunks_are_the_recipes),
-        cmocka_unit_test(mixers_convolve_again),
-        cmocka_unit_test(hybrids_have_mixers),
-        cmocka_unit_test(a_process_is_the_fullest),
-        cmocka_unit_test(a_tray_waits_for_its_data),
-        cmocka_unit_test(single_messages_follow_the_image),
+        cmocka_unit_test(open_chunks_follow_the_recipe),
+        cmocka_unit_test(mixers_keep_no_outputs_of_convolutions),
+        cmocka_unit_test(mixers_of_hybrid_models_take_longer_than_mlps),
+        cmocka_unit_test(memory_of_processes_is_that_of_the_fullest_rank),
+        cmocka_unit_test(a_step_on_a_tray_waits_for_its_data_loader),
+        cmocka_unit_test(the_image_decides_the_host_time_of_single_messages),
         cmocka_unit_test(a_limit_without_watts_is_an_assumption),
-        cmocka_unit_test(attention_follows_the_architecture),
+        cmocka_unit_test(framework_and_architecture_decide_the_attention_kernel),
     };
     return cmocka_run_group_tests_name("what rows state", tests, NULL, NULL);
 }

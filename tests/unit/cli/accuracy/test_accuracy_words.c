@@ -301,17 +301,19 @@ static const char *const others[][2] = {
      NVFP4_405B "n_gpus=128;global_batch_seqs=64;ac="},
     {MIXTURE "moe_capacity=1.25", MIXTURE "moe_capacity=1.25 (pad)"},
     {FORGE, "tokens_per_s_per_gpu=40960;" FORGE},
-    {"model=llama;vocab=128000", "model=llama;vocab=128k"}, /* the second is assumed */
+    /* 128k is a rounded size, so it is assumed */
+    {"model=llama;vocab=128000", "model=llama;vocab=128k"},
     {"ac=full", "ac=full (uniform 2)"},
     {"gpu=B200;precision=fp8", "gpu=B200;precision=fp8 blockwise"},
-    {"gpu=B200;precision=fp8 rowwise", "gpu=B200;precision=fp8 blockwise"}, /* is a stand-in */
+    /* blockwise is a stand-in here */
+    {"gpu=B200;precision=fp8 rowwise", "gpu=B200;precision=fp8 blockwise"},
     {"cp=2;tp=1;sp=0;notes=", "cp=2;tp=1;sp=0;notes=cp-comm-type=a2a"},
     {LONG "notes=", LONG "notes=" OFFLOAD "[qkv_linear]"},
     {LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear]",
      LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear core_attn]"},
     {"pp=2;peak_mem_kind=peak_mem_alloc GiB (rank 0)",
      "pp=2;peak_mem_kind=peak_mem_alloc GiB (last rank)"},
-    {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib=4.5"}, /* 128 and 8 GPUs */
+    {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib=4.5"}, /* implies 128 and 8 GPUs */
     {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib="},
     {HYBRID "hybrid_pattern=M*M-/-", HYBRID "hybrid_pattern=M*M-/*"},
     {HYBRID "hybrid_pattern=M*M-", HYBRID "hybrid_pattern=MGM-"},
@@ -320,7 +322,7 @@ static const char *const others[][2] = {
     {EIGHT "notes=", EIGHT "notes=first-last-layers-bf16"},
     {"framework=torchtune;" FSDP "flag=LoRA r=8", "framework=torchtune;" FSDP "flag="},
     {"framework=NeMo Automodel;" FSDP "flag=LoRA r=8", "framework=NeMo Automodel;" FSDP "flag="},
-    /* torchtitan gathers 16 bits if scales are those of rows */
+    /* With rowwise scales, torchtitan gathers 16-bit weights. */
     {"framework=torchtitan 2026;zero_stage=3;tp=2;sp=1;seq=8192;precision=float8 rowwise",
      "framework=torchtune 2026;zero_stage=3;tp=2;sp=1;seq=8192;precision=float8 rowwise"},
     {EIGHT "notes=first-last-layers-bf16",
@@ -358,7 +360,7 @@ static const char *const refused[][2] = {
     {"peak_mem=12.3 / 14.5 GiB", "peak_mem"},
 };
 
-static void other_words_are_read_alike(void **state)
+static void cells_in_other_words_have_the_same_prediction(void **state)
 {
     (void)state;
     spelled_rows_agree(same, sizeof same / sizeof *same);
@@ -370,7 +372,7 @@ static void stated_cells_change_the_prediction(void **state)
     spelled_rows_differ(others, sizeof others / sizeof *others);
 }
 
-static void a_rate_of_steps_is_a_time(void **state)
+static void a_rate_of_steps_is_read_as_a_step_time(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -392,9 +394,9 @@ static void uncertain_cells_are_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_words_are_read_alike),
+        cmocka_unit_test(cells_in_other_words_have_the_same_prediction),
         cmocka_unit_test(stated_cells_change_the_prediction),
-        cmocka_unit_test(a_rate_of_steps_is_a_time),
+        cmocka_unit_test(a_rate_of_steps_is_read_as_a_step_time),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,7 @@ static const SpelledRow same[] = {
     {SMALL "model=mpt-1b;n_layers=24;d_model=2048;n_heads=16;n_kv_heads=16;d_ff=8192;vocab=50368",
      {SHAPE}},
     {SMALL "model=Qwen2.5-0.5B;" SHAPE, {"model=Qwen2.5-Coder-0.5B", "model=Qwen/Qwen2.5-0.5B"}},
-    /* a name that a cell denies */
+    /* A cell that denies a name does not select it. */
     {"precision=fp8;fp8_recipe=",
      {"fp8 per-tensor (not fine-grained)", "\"fp8 tensorwise, no SC\"",
       "\"fp8, without sub-channels\"", "fp8_recipe=tensorwise (not 128x128)"}},
@@ -104,23 +104,23 @@ static const SpelledRow same[] = {
      {"moe_shared_ffn=\"2,816\"", "moe_shared_ffn=2816 (2 shared)", "moe_shared_ffn=2*1408"}},
     {NODES "optimizer=muon;missing=x", {"optimizer=Muon (matrices) + AdamW"}},
     {NODES "dp_shard=32;dp_replicate=1", {"dp_replicate=x1", "dp_replicate=1x"}},
-    /* the number of cards stands before their rate, or another part counts other cards */
+    /* The number of network cards stands before their rate, or the cell also counts GPUs. */
     {NODES "interconnect=8x200Gb IB", {"interconnect=8 200 Gb/s HDR"}},
     {NODES "interconnect=8x400Gb IB",
      {"interconnect=8x400Gb IB + 2 NICs for storage",
       "interconnect=8 x 400 Gb/s NDR (2 ports / switch)",
       "interconnect=\"8 NICs, single-port 400 Gb/s IB\""}},
-    /* the memory of all GPUs of a node */
+    /* This is the memory of all GPUs of a node. */
     {LARGE "gpu=A100-SXM4-40GB", {"gpu=DGX A100 320GB"}},
     {LARGE "gpu=B200-SXM-180GB", {"gpu=\"DGX B200 1,440 GB\""}},
     {"ac=none;n_layers=4", {"recompute 0 layers", "full block 0", "0 (block)"}},
-    /* names that contain another model's name or size */
+    /* These names contain another model's name or size. */
     {SMALL "model=bloom-3b;" SHAPE, {"model=BLOOM-3B (1.1k)"}},
     {SMALL "model=Qwen2.5-0.5B;" SHAPE, {"model=Qwen 2.5 0.5B"}},
     {SMALL "model=deepseek-v2-lite;gpu=B200;tp=8;n_gpus=8;" SHAPE,
      {"model=DSV3 16B", "model=DeepSeek-Coder-V2-Lite"}},
     {SMALL "model=codellama-7b;gpu=B200;tp=8;n_gpus=8;" SHAPE, {"model=Code Llama 7B"}},
-    /* the source does not give these values */
+    /* The source does not give these values. */
     {"vp=", {"—", "not specified", "TBD", "n.a."}},
 };
 
@@ -157,12 +157,12 @@ static const char *const refused[][2] = {
 
 /* Pairs of rows whose predictions differ. */
 static const char *const others[][2] = {
-    {MIXTURE "cuda_graph=1", MIXTURE "cuda_graph=local"}, /* experts are not captured */
+    {MIXTURE "cuda_graph=1", MIXTURE "cuda_graph=local"}, /* local graphs do not capture experts */
     {NODES "interconnect=800 Gbps RoCE;gpu=H100", NODES "interconnect=8x800Gb RoCE;gpu=H100"},
     {NODES "overlap_grad_reduce=✓", NODES "overlap_grad_reduce=✗"},
 };
 
-static void other_pages_words_are_read_alike(void **state)
+static void cells_in_words_of_other_pages_have_the_same_prediction(void **state)
 {
     (void)state;
     spelled_rows_agree(same, sizeof same / sizeof *same);
@@ -180,7 +180,7 @@ static void stated_cells_change_the_prediction(void **state)
     spelled_rows_differ(others, sizeof others / sizeof *others);
 }
 
-/* Thousands may be separated by a space or an apostrophe, and a range may have its unit twice. */
+/* A space or an apostrophe may separate thousands. Both ends of a range may have the unit. */
 static void rates_are_read_with_other_separators(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void rates_are_read_with_other_separators(void **state)
         json_decref(root);
     }
     const char *total = "step_time_s=;peak_mem=;missing=x;tokens_per_s_per_gpu=2048 tok/s total";
-    /* the rate is of all GPUs, so it must not be read as the rate of one */
+    /* This rate is that of all GPUs together, so it must not be read as the rate of one GPU. */
     json_t *root = published_row_scored(arena, total);
     const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
     for (size_t i = 0; i < json_array_size(scores); i++)
@@ -209,7 +209,7 @@ static void rates_are_read_with_other_separators(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_pages_words_are_read_alike),
+        cmocka_unit_test(cells_in_words_of_other_pages_have_the_same_prediction),
         cmocka_unit_test(uncertain_cells_are_refused_by_name),
         cmocka_unit_test(stated_cells_change_the_prediction),
         cmocka_unit_test(rates_are_read_with_other_separators),

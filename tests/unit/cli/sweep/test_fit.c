@@ -15,7 +15,7 @@
 #include "tests/support/document.h"
 #include "tests/support/test_arena.h"
 
-/* All tests ask about the same points, so they share a store. */
+/* All tests ask about the same plans, so they share a store. */
 static const char store[] = "test_fit.db";
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 
@@ -23,8 +23,8 @@ static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
     COMMAND(arena, 120, "fit", llama, "--db", store, "--set", "model.layers=8", "--set",           \
             "batch.global=32", __VA_ARGS__)
 
-/* The value fits, and the next one that was tried does not. */
-static void sizes_are_the_largest(void **state)
+/* The named size fits, and the next larger one that `fit` tries does not. */
+static void fit_names_the_largest_sizes_that_fit(void **state)
 {
     (void)state;
     json_t *root = document_of(FIT("--json"), 0);
@@ -33,7 +33,7 @@ static void sizes_are_the_largest(void **state)
     } sizes[] = {{"seq", "batch.seq"}, {"layers", "model.layers"}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const double most = document_number(json_object_get(root, sizes[i].key), "most");
-        double base = 1; /* the power of two below it */
+        double base = 1; /* the largest power of two up to `most` */
         while (2 * base <= most) base *= 2;
         const double tried[] = {most, most + base / 8};
         for (int k = 0; k < 2; k++) {
@@ -46,7 +46,7 @@ static void sizes_are_the_largest(void **state)
     json_decref(root);
 }
 
-static void deadlines_and_budgets_choose_nodes(void **state)
+static void deadlines_and_budgets_choose_the_number_of_nodes(void **state)
 {
     (void)state;
     json_t *root = document_of(FIT("--json", "--tokens", "1T", "--price", "2"), 0);
@@ -70,7 +70,7 @@ static void deadlines_and_budgets_choose_nodes(void **state)
     assert_true(document_number(other, "least_nodes") ==
                 document_number(json_array_get(rows, 2), "nodes"));
     json_decref(other);
-    /* the first number of nodes that keeps the budget is the smallest cluster */
+    /* The least number of nodes that keeps the budget is the smallest cluster. */
     other = document_of(FIT("--json", "--tokens", "1T", "--price", "2", "--usd",
                             arena_print(arena, "%.9g", usd * 2)),
                         0);
@@ -84,8 +84,8 @@ static void deadlines_and_budgets_choose_nodes(void **state)
     json_decref(root);
 }
 
-/* Plain data parallelism shards nothing, so copies of the model grow in number. */
-static void copies_grow_where_nothing_is_sharded(void **state)
+/* Plain data parallelism shards nothing, so more nodes hold more copies of the model. */
+static void more_nodes_hold_more_copies_without_sharding(void **state)
 {
     (void)state;
     json_t *root =
@@ -98,8 +98,8 @@ static void copies_grow_where_nothing_is_sharded(void **state)
     json_decref(root);
 }
 
-/* --dry-run lists points, and makes no store. */
-static void a_dry_run_makes_nothing(void **state)
+/* --dry-run lists the plans that `fit` would try, and makes no store. */
+static void a_dry_run_lists_plans_and_makes_no_store(void **state)
 {
     (void)state;
     const char *db = arena_print(arena, "%s/none.db", command_new_folder(arena));
@@ -141,10 +141,10 @@ int main(void)
     unlink("test_fit.db-wal");
     unlink("test_fit.db-shm");
     const struct CMUnitTest tests[] = {
-        TEST(sizes_are_the_largest),
-        TEST(deadlines_and_budgets_choose_nodes),
-        TEST(copies_grow_where_nothing_is_sharded),
-        TEST(a_dry_run_makes_nothing),
+        TEST(fit_names_the_largest_sizes_that_fit),
+        TEST(deadlines_and_budgets_choose_the_number_of_nodes),
+        TEST(more_nodes_hold_more_copies_without_sharding),
+        TEST(a_dry_run_lists_plans_and_makes_no_store),
         TEST(questions_without_an_answer_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

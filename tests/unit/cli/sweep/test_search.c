@@ -85,7 +85,7 @@ enum { SPACE_STEP = 1 };
 
 /* Ten spaces with different depths, batches, sequences and GPUs. Memory, pipeline bubbles and
  * recomputation decide differently in each. */
-static void finds_the_exhaustive_winner(void **state)
+static void search_finds_the_exhaustive_winner(void **state)
 {
     (void)state;
     static const struct {
@@ -133,7 +133,7 @@ static void finds_the_exhaustive_winner(void **state)
 }
 
 /* `sim` gives the same numbers for the winner as `search`. */
-static void the_winner_is_what_sim_says(void **state)
+static void sim_gives_the_same_numbers_for_the_winner(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -160,7 +160,7 @@ static void the_winner_is_what_sim_says(void **state)
     arena_free(arena);
 }
 
-static void the_plan_itself_is_a_point(void **state)
+static void the_plan_without_changes_is_a_point(void **state)
 {
     (void)state;
     static const char plan[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -202,7 +202,7 @@ static void fit_changes_one_thing(void **state)
     const json_int_t most = number(json_object_get(out, "micro"), "most");
     assert_true(most >= 1);
     json_decref(out);
-    if (most < 4) { /* one more doubling does not fit, so fit must go back */
+    if (most < 4) { /* Twice this micro-batch does not fit, so `fit` must propose a smaller one. */
         const char *larger =
             arena_print(arena, "fit %s --db none --set model.layers=8 --set batch.micro=%lld", plan,
                         (long long)most * 2);
@@ -224,7 +224,7 @@ static void fit_changes_one_thing(void **state)
     arena_free(arena);
 }
 
-/* A field model: rows and columns are shared out, and tokens are not. The shipped plan lists no
+/* A field model splits rows and columns over ranks instead of tokens. The shipped plan lists no
  * domain{}. */
 static void a_field_model_is_searched_over_its_rows_and_columns(void **state)
 {
@@ -255,7 +255,7 @@ static void a_field_model_is_searched_over_its_rows_and_columns(void **state)
     arena_free(arena);
 }
 
-static void fit_proposes_to_share_rows(void **state)
+static void fit_proposes_to_split_rows_over_ranks(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -280,11 +280,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(csv_says_why_each_point_lost),
-        cmocka_unit_test(finds_the_exhaustive_winner),
-        cmocka_unit_test(the_winner_is_what_sim_says),
-        cmocka_unit_test(the_plan_itself_is_a_point),
+        cmocka_unit_test(search_finds_the_exhaustive_winner),
+        cmocka_unit_test(sim_gives_the_same_numbers_for_the_winner),
+        cmocka_unit_test(the_plan_without_changes_is_a_point),
         cmocka_unit_test(fit_changes_one_thing),
         cmocka_unit_test(a_field_model_is_searched_over_its_rows_and_columns),
-        cmocka_unit_test(fit_proposes_to_share_rows)};
+        cmocka_unit_test(fit_proposes_to_split_rows_over_ranks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,9 +36,9 @@ static const char *word(const json_t *row, const char *key)
     return json_string_value(json_object_get(row, key));
 }
 
-/* A plan that names another system must fit in that system's memory; its own arena of 61 GiB would
- * fit. */
-static void another_system_must_fit_itself(void **state)
+/* A plan with a runtime profile must fit in memory as that framework would use it. Tandem's own
+ * arena of 61 GiB would fit here. */
+static void a_plan_must_fit_as_its_runtime_uses_memory(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -95,7 +95,7 @@ static void rows_are_ranked_and_losers_have_reasons(void **state)
             assert_true(document_number(alone, same[k]) == document_number(row, same[k]));
         assert_string_equal(word(alone, "plan_id"), word(row, "plan_id"));
         json_decref(alone);
-        const json_t *other = json_array_get(from_few, i); /* without --exact */
+        const json_t *other = json_array_get(from_few, i); /* the row without --exact */
         for (size_t k = 0; k < 4; k++)
             assert_true(document_number(other, same[k]) == document_number(row, same[k]));
         n_few += strcmp(word(other, "plan_id"), word(row, "plan_id")) != 0;
@@ -115,7 +115,7 @@ static void rows_are_ranked_and_losers_have_reasons(void **state)
 }
 
 /* By memory the order is different. An order by dollars needs a price, which --price gives. */
-static void the_order_is_what_was_asked_for(void **state)
+static void rows_are_in_the_requested_order(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -136,7 +136,7 @@ static void the_order_is_what_was_asked_for(void **state)
     arena_free(arena);
 }
 
-static void csv_has_a_row_for_each(void **state)
+static void csv_has_a_row_for_each_point(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -153,7 +153,7 @@ static void csv_has_a_row_for_each(void **state)
     arena_free(arena);
 }
 
-static void where_nothing_fits_the_nearest_miss_is_told(void **state)
+static void if_no_point_fits_the_nearest_miss_comes_first(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -165,7 +165,7 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     const char *nearest = strstr(r.out, "  mesh.tp=2: rank 0"),
                *far = strstr(r.out, "  mesh.tp=1: ");
     assert_true(nearest != NULL && far != NULL && nearest < far);
-    /* if all points have the same reason, it is reported once, as an error */
+    /* If all points fail for the same reason, it is reported once, as an error. */
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tpp=1,2");
     assert_int_equal(r.exit_code, 3);
     assert_non_null(strstr(r.err,
@@ -174,7 +174,7 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     assert_null(strstr(r.out, "tpp="));
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tp=3,5");
     assert_int_equal(r.exit_code, 3);
-    /* the shared error names the line of the library, as the error of `sim` does */
+    /* The shared error names the line of the library, as the error of `sim` does. */
     r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "model.heads=7", "--try",
                 "batch.micro=1,2");
     assert_int_equal(r.exit_code, 3);
@@ -185,7 +185,7 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
 
 /* A warning of one point is not printed, because it says nothing about the sweep. A warning of all
  * points is. */
-static void a_warning_of_all_points_is_told(void **state)
+static void a_warning_of_all_points_is_printed_once(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -215,8 +215,8 @@ static int64_t stored_number(Arena *arena, const char *db, const char *sql)
     return n;
 }
 
-/* A point that was decided before is looked up, unless one of its scripts has changed. */
-static void a_found_point_is_looked_up(void **state)
+/* The store answers a point that it has already, unless one of the plan's scripts has changed. */
+static void a_stored_point_is_not_computed_again(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -243,7 +243,7 @@ static void a_found_point_is_looked_up(void **state)
                                    "SELECT count(*) FROM sweep_point WHERE status = 'ok' AND "
                                    "json_extract(settings, '$.\"mesh.dp_shard\"') = '8'"),
                      2);
-    /* A changed answer in the store shows that the stored one is printed. */
+    /* This changes the stored answer. If it is printed, it comes from the store. */
     Diag d = diag_in(arena);
     Store *store = store_open(db, false, &d);
     assert_true(db_exec(store_db(store),
@@ -268,7 +268,7 @@ static void a_found_point_is_looked_up(void **state)
 }
 
 /* The store has the recipe of a plan. The exported recipe must give the same plan. */
-static void a_stored_plan_is_made_again(void **state)
+static void an_exported_recipe_makes_the_same_plan(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -293,7 +293,7 @@ static void a_stored_plan_is_made_again(void **state)
     arena_free(arena);
 }
 
-static void a_dry_run_lists(void **state)
+static void a_dry_run_lists_the_points(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -309,7 +309,7 @@ static void a_dry_run_lists(void **state)
     arena_free(arena);
 }
 
-static void mistakes_are_told_before_anything_runs(void **state)
+static void mistakes_are_reported_before_any_point_runs(void **state)
 {
     (void)state;
     static const struct {
@@ -333,7 +333,7 @@ static void mistakes_are_told_before_anything_runs(void **state)
 }
 
 /* On a terminal it shows its progress and removes it again; in a pipe it shows nothing. */
-static void progress_is_for_terminals(void **state)
+static void progress_is_shown_only_on_terminals(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -358,7 +358,7 @@ static void progress_is_for_terminals(void **state)
 
 /* The store takes the first predictions but not the rest, because files may not grow beyond a
  * limit. */
-static void what_was_not_stored_is_named(void **state)
+static void a_point_that_could_not_be_stored_is_named(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -388,7 +388,7 @@ static int64_t stored(Arena *arena, const char *db)
     return n;
 }
 
-/* Starts a sweep in its own process group and waits until two predictions are stored. */
+/* Starts a sweep of n seeds in its own process group and waits until two predictions are stored. */
 static pid_t start_sweep(Arena *arena, int n, const char *db)
 {
     Str seeds = str_in(arena);
@@ -414,7 +414,7 @@ static pid_t start_sweep(Arena *arena, int n, const char *db)
     return child;
 }
 
-/* Number of processes of the group that have not ended. */
+/* Returns the number of processes of the group that have not ended. */
 static uint32_t n_running(Arena *arena, pid_t group)
 {
     uint32_t n = 0;
@@ -424,7 +424,7 @@ static uint32_t n_running(Arena *arena, pid_t group)
         const char *path = arena_print(arena, "/proc/%s/stat", one->d_name);
         const char *text =
             isdigit((unsigned char)one->d_name[0]) ? command_read_file(arena, path, NULL) : NULL;
-        /* the process name may contain anything, also ')' */
+        /* The process's name may contain any character, also ')'. */
         const char *end = text != NULL ? strrchr(text, ')') : NULL;
         char state, *after = NULL;
         if (end == NULL || strlen(end) < 4) continue;
@@ -436,8 +436,8 @@ static uint32_t n_running(Arena *arena, pid_t group)
     return n;
 }
 
-/* `kill` reaches only one process, and the others must end, too. */
-static void who_ends_a_sweep_ends_its_processes(void **state)
+/* `kill` reaches only the first process of the sweep, and the others must end, too. */
+static void ending_a_sweep_ends_all_its_processes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -451,11 +451,11 @@ static void who_ends_a_sweep_ends_its_processes(void **state)
     uint32_t left = n_running(arena, child);
     kill(-child, SIGKILL);
     assert_int_equal(left, 0);
-    assert_in_range(stored(arena, db), 2, 199); /* they ended before all the work was done */
+    assert_in_range(stored(arena, db), 2, 199); /* they ended before all points were done */
     arena_free(arena);
 }
 
-static void a_killed_sweep_goes_on_where_it_was(void **state)
+static void a_killed_sweep_continues_from_its_stored_points(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -468,12 +468,12 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 300, "sweep", llama, "--try", "seed=1,2,3,4,5,6,7,8", "--db", db);
     assert_int_equal(r.exit_code, 0);
-    assert_int_equal(stored(arena, db), 8); /* each one once: existing ones are found again */
+    assert_int_equal(stored(arena, db), 8); /* the stored points were not simulated a second time */
     arena_free(arena);
 }
 
-/* `compare` of two predictions, before and after a change: the table shows the values of both. */
-static void two_runs_are_put_side_by_side(void **state)
+/* `compare` of two predictions, before and after a change, shows the values of both. */
+static void compare_shows_the_values_of_both_runs(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -550,21 +550,21 @@ static void a_training_has_a_length_and_a_price(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(another_system_must_fit_itself),
+        cmocka_unit_test(a_plan_must_fit_as_its_runtime_uses_memory),
         cmocka_unit_test(rows_are_ranked_and_losers_have_reasons),
-        cmocka_unit_test(the_order_is_what_was_asked_for),
-        cmocka_unit_test(csv_has_a_row_for_each),
-        cmocka_unit_test(where_nothing_fits_the_nearest_miss_is_told),
-        cmocka_unit_test(a_warning_of_all_points_is_told),
-        cmocka_unit_test(a_found_point_is_looked_up),
-        cmocka_unit_test(a_stored_plan_is_made_again),
-        cmocka_unit_test(a_dry_run_lists),
-        cmocka_unit_test(mistakes_are_told_before_anything_runs),
-        cmocka_unit_test(progress_is_for_terminals),
-        cmocka_unit_test(what_was_not_stored_is_named),
-        cmocka_unit_test(who_ends_a_sweep_ends_its_processes),
-        cmocka_unit_test(a_killed_sweep_goes_on_where_it_was),
-        cmocka_unit_test(two_runs_are_put_side_by_side),
+        cmocka_unit_test(rows_are_in_the_requested_order),
+        cmocka_unit_test(csv_has_a_row_for_each_point),
+        cmocka_unit_test(if_no_point_fits_the_nearest_miss_comes_first),
+        cmocka_unit_test(a_warning_of_all_points_is_printed_once),
+        cmocka_unit_test(a_stored_point_is_not_computed_again),
+        cmocka_unit_test(an_exported_recipe_makes_the_same_plan),
+        cmocka_unit_test(a_dry_run_lists_the_points),
+        cmocka_unit_test(mistakes_are_reported_before_any_point_runs),
+        cmocka_unit_test(progress_is_shown_only_on_terminals),
+        cmocka_unit_test(a_point_that_could_not_be_stored_is_named),
+        cmocka_unit_test(ending_a_sweep_ends_all_its_processes),
+        cmocka_unit_test(a_killed_sweep_continues_from_its_stored_points),
+        cmocka_unit_test(compare_shows_the_values_of_both_runs),
         cmocka_unit_test(a_training_has_a_length_and_a_price),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Which points a sweep takes: --where, --shard and --slurm may neither lose a point nor take one
- * twice. Also tests the columns that --tokens adds. */
+/* --where, --shard and --slurm choose the points of a sweep. They may neither lose a point nor take
+ * one twice. Also tests the columns that --tokens adds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static const char *kept(const char *where)
     return str_text(&out);
 }
 
-static void conditions_choose_points(void **state)
+static void where_keeps_the_points_of_its_condition(void **state)
 {
     (void)state;
     static const Choice choices[] = {
@@ -61,7 +61,7 @@ static void conditions_choose_points(void **state)
         assert_string_equal(kept(choices[i].where), choices[i].kept);
 }
 
-static void mistakes_in_conditions_are_told(void **state)
+static void mistakes_in_conditions_are_reported(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
@@ -83,8 +83,8 @@ static void mistakes_in_conditions_are_told(void **state)
     assert_non_null(strstr(r.err, "--shard 5/4: I/N, as in 2/8, is expected"));
 }
 
-/* No point is in two shards, and every point is in one. */
-static void shards_cover_all_points(void **state)
+/* Every point is in exactly one shard. */
+static void shards_cover_all_points_once(void **state)
 {
     (void)state;
     const char *all = SWEEP("--dry-run").out;
@@ -101,7 +101,7 @@ static void shards_cover_all_points(void **state)
     assert_int_equal(n, strlen(all));
 }
 
-static void slurm_gets_the_same_command(void **state)
+static void the_slurm_script_runs_the_same_command(void **state)
 {
     (void)state;
     CommandResult r = SWEEP("--where", "tp > 1", "--slurm", "3");
@@ -138,7 +138,7 @@ static void slurm_refuses_a_job_that_cannot_work(void **state)
     assert_non_null(strstr(r.err, "unknown key 'nothing'"));
 }
 
-static void an_empty_shard_is_no_error(void **state)
+static void an_empty_shard_is_not_an_error(void **state)
 {
     (void)state;
     CommandResult r = SWEEP("--where", "tp == 2", "--shard", "3/4");
@@ -158,8 +158,8 @@ static void equal_values_are_refused(void **state)
     COMMAND(arena, 120, "sweep", llama, "--set", "model.layers=2", "--by", "usd", "--db", "none",  \
             "--json", __VA_ARGS__)
 
-/* The plan's own GPU keeps its price. In this plan B200 has no price and is faster, but it comes
- * last. */
+/* The plan's own GPU keeps its price. The B200 has no price in this plan, so it comes last although
+ * it is faster. */
 static void rows_without_a_price_come_last(void **state)
 {
     (void)state;
@@ -177,8 +177,8 @@ static void rows_without_a_price_come_last(void **state)
     assert_non_null(strstr(r.out, "no price is known"));
 }
 
-/* Without a price there is no column of prices, and the report says once why. */
-static void a_missing_price_is_said(void **state)
+/* Without a price, the table has no column of prices, and the report says once why. */
+static void a_missing_price_is_reported_once(void **state)
 {
     (void)state;
     static const char why[] = "price       unknown: no price of a GPU hour is known; --price USD";
@@ -221,7 +221,7 @@ static void tokens_give_days_and_dollars(void **state)
     json_decref(root);
 }
 
-/* A board of 700 W for every GPU and second, times the PUE. */
+/* Energy is the time of all GPUs x 700 W for a board x the PUE. */
 static void energy_is_power_times_time(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void energy_is_power_times_time(void **state)
 }
 
 /* Tables name the unit that a field model counts, and call the devices of this machine ranks. */
-static void fields_count_points(void **state)
+static void tables_of_field_models_count_points(void **state)
 {
     (void)state;
     static const char unet[] = TANDEM_SOURCE_DIR "/scripts/plans/unet_wave.lua";
@@ -284,9 +284,9 @@ static void fields_count_points(void **state)
     assert_non_null(strstr(all[4].out, "  per rank  "));
 }
 
-/* Every combination equals the plan that a script would write: one data pass, and one runtime or
- * none. */
-static void passes_and_runtimes_are_settings(void **state)
+/* These settings select one data pass, and one runtime or none. The plan equals the one that a
+ * script with them would give. */
+static void passes_and_runtimes_can_be_set(void **state)
 {
     (void)state;
     static const char *const cases[][2] = {
@@ -321,7 +321,7 @@ static void passes_and_runtimes_are_settings(void **state)
 
 /* If a signal ends the command, it reports the kept results. The sweep has many points, so it is
  * still at work after two seconds. */
-static void an_interruption_says_what_is_kept(void **state)
+static void an_interrupted_sweep_says_where_its_results_are(void **state)
 {
     (void)state;
     const char *script = arena_print(
@@ -342,8 +342,9 @@ static void an_interruption_says_what_is_kept(void **state)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
 /* 1F1B reduces gradients in each micro-batch, ZB-H1 once. With keep_gathered, both do it once. Only
- * fsdp2 has this setting. Set in a plan with zero, it would replace the data pass. */
-static void unequal_traffic_of_schedules_is_told(void **state)
+ * fsdp2 has this setting. In a plan with zero, this setting would replace the data pass, so no
+ * message may propose it. */
+static void unequal_traffic_of_schedules_is_reported(void **state)
 {
     (void)state;
     static const char plan[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_70b_pp.lua";
@@ -355,7 +356,7 @@ static void unequal_traffic_of_schedules_is_told(void **state)
     assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
     assert_non_null(
         strstr(r.out, "; --set parallel.fsdp2.keep_gathered=true compares schedules alone\n"));
-    r = SCHEDULES("parallel.pp", "false"); /* the same, as people write it */
+    r = SCHEDULES("parallel.pp", "false"); /* the same, in the usual short form */
     assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
     r = SCHEDULES("parallel.pp.schedule", "true");
     assert_non_null(strstr(r.out, "best        "));
@@ -370,21 +371,21 @@ static void unequal_traffic_of_schedules_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(conditions_choose_points),
-        TEST(mistakes_in_conditions_are_told),
-        TEST(shards_cover_all_points),
-        TEST(slurm_gets_the_same_command),
+        TEST(where_keeps_the_points_of_its_condition),
+        TEST(mistakes_in_conditions_are_reported),
+        TEST(shards_cover_all_points_once),
+        TEST(the_slurm_script_runs_the_same_command),
         TEST(slurm_refuses_a_job_that_cannot_work),
-        TEST(an_empty_shard_is_no_error),
+        TEST(an_empty_shard_is_not_an_error),
         TEST(equal_values_are_refused),
         TEST(rows_without_a_price_come_last),
-        TEST(a_missing_price_is_said),
+        TEST(a_missing_price_is_reported_once),
         TEST(tokens_give_days_and_dollars),
         TEST(energy_is_power_times_time),
-        TEST(fields_count_points),
-        TEST(passes_and_runtimes_are_settings),
-        TEST(an_interruption_says_what_is_kept),
-        TEST(unequal_traffic_of_schedules_is_told),
+        TEST(tables_of_field_models_count_points),
+        TEST(passes_and_runtimes_can_be_set),
+        TEST(an_interrupted_sweep_says_where_its_results_are),
+        TEST(unequal_traffic_of_schedules_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

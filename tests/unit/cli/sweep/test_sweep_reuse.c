@@ -33,7 +33,7 @@ static const char *setting(const json_t *row, const char *key)
     return arena_print(arena, "%s=%s", key, value);
 }
 
-static void each_point_is_that_of_sim(void **state)
+static void each_point_has_the_result_of_sim(void **state)
 {
     (void)state;
     static const char *const same[] = {"step_ps", "tokens_per_s", "mfu", "plan_id"};
@@ -64,7 +64,7 @@ static void each_point_is_that_of_sim(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_point_is_that_of_sim, test_arena_setup,
+        cmocka_unit_test_setup_teardown(each_point_has_the_result_of_sim, test_arena_setup,
                                         test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,7 @@ static const char *script(const char *body)
     COMMAND(arena, 120, "sweep", path, "--set", "model.layers=2", "--set", "mesh.dp_shard=-1",     \
             "--db", "none", __VA_ARGS__)
 
-/* The documents that a test has read; it releases them at its end. */
+/* The documents that a test has read. teardown releases them. */
 static json_t *documents[8];
 static uint32_t n_documents;
 
@@ -69,7 +69,7 @@ static void a_script_gives_the_points_of_the_command_line(void **state)
         script("vary = { batch = { micro = { 1, 2 } }, mesh = { tp = { 2, 4 } } }");
     const char *dotted = script("vary = { ['batch.micro'] = { 1, 2 }, ['mesh.tp'] = { 2, 4 } }");
     const char *plan = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
-    /* with two processes, chance decides whether both prove their best plan */
+    /* With two processes, chance decides whether both prove their best plan. */
     const json_t *a = rows_of(SWEEP(nested, "-j1", "--json"), 0),
                  *b = rows_of(SWEEP(dotted, "-j1", "--json"), 0),
                  *c = rows_of(SWEEP(plan, "-j1", "--try", "batch.micro=1,2", "--try", "mesh.tp=2,4",
@@ -80,7 +80,7 @@ static void a_script_gives_the_points_of_the_command_line(void **state)
     assert_true(json_equal(a, c));
 }
 
-/* All kinds of values arrive as themselves in the functions. */
+/* Values of all types reach `where` unchanged. */
 static void where_sees_settings_and_sizes(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void where_sees_settings_and_sizes(void **state)
 }
 
 /* The score reverses the ranking. A point that `require` rejects comes last, with its reason. */
-static void score_ranks_and_require_sorts_out(void **state)
+static void score_ranks_points_and_require_rejects_points(void **state)
 {
     (void)state;
     const char *path = script("vary = { mesh = { tp = { 1, 2, 4 } } },\n"
@@ -133,8 +133,8 @@ static void score_ranks_and_require_sorts_out(void **state)
     assert_non_null(strstr(r.err, "of 1 combination that fits, none fulfils `require`"));
 }
 
-/* A changed score ranks the stored points anew. */
-static void points_are_found_again_under_another_score(void **state)
+/* Under another score, stored points are ranked again without a new simulation. */
+static void stored_points_are_used_under_another_score(void **state)
 {
     (void)state;
     const char *store = arena_print(arena, "%s/x.db", command_new_folder(arena));
@@ -153,7 +153,7 @@ static void points_are_found_again_under_another_score(void **state)
     assert_int_equal(json_array_size(json_object_get(kept(document_of(r, 0)), "runs")), 2);
 }
 
-static void mistakes_are_told_with_their_line(void **state)
+static void mistakes_are_reported_with_their_line(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
@@ -206,7 +206,7 @@ static void mistakes_are_told_with_their_line(void **state)
 }
 
 /* Runs a script that returns sweep { ... } with these keys. Returns 0 if the command refuses it
- * with the expected words. */
+ * with the expected words, and 1 otherwise. */
 static int refuses(const char *keys, const char *expected)
 {
     const char *path = arena_print(arena, "%s/s.lua", command_new_folder(arena));
@@ -261,7 +261,7 @@ static void every_key_and_value_is_checked(void **state)
 
 /* The functions get tables in which an unknown name is an error, and each must return a value of
  * its type. A function of Lua itself has no line. */
-static void every_answer_is_checked(void **state)
+static void every_result_of_a_function_is_checked(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
@@ -288,7 +288,7 @@ static void every_answer_is_checked(void **state)
 }
 
 /* A sweep names a script below its folder or in the library, and no other file. */
-static void the_plan_is_confined(void **state)
+static void a_sweep_names_only_scripts_below_its_folder_or_of_the_library(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
@@ -320,12 +320,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_script_gives_the_points_of_the_command_line),
         TEST(where_sees_settings_and_sizes),
-        TEST(score_ranks_and_require_sorts_out),
-        TEST(points_are_found_again_under_another_score),
-        TEST(mistakes_are_told_with_their_line),
+        TEST(score_ranks_points_and_require_rejects_points),
+        TEST(stored_points_are_used_under_another_score),
+        TEST(mistakes_are_reported_with_their_line),
         TEST(every_key_and_value_is_checked),
-        TEST(every_answer_is_checked),
-        TEST(the_plan_is_confined),
+        TEST(every_result_of_a_function_is_checked),
+        TEST(a_sweep_names_only_scripts_below_its_folder_or_of_the_library),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

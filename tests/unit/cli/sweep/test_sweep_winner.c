@@ -1,5 +1,5 @@
 /* A sweep proves the plan that it reports as best, and refuses this plan if it is wrong. The
- * wrapped function plan_compile_planned plays a fault of the planner. It doubles a factor of a
+ * wrapped function plan_compile_planned plants a fault of the planner. It doubles a factor of a
  * gradient in all plans with micro-batches of two sequences. */
 #ifdef TANDEM_SHARED
 #define _GNU_SOURCE /* RTLD_NEXT */
@@ -29,8 +29,8 @@ static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 static bool is_planted; /* true if plans of micro-batch 2 get the fault */
 
 #ifdef TANDEM_SHARED
-/* All code is in one shared library. The library calls this program's function, and the program
- * finds that of the library. */
+/* All code is in one shared library. It calls the wrapper in this program, which finds the
+ * library's own function with dlsym. */
 static Plan *__real_plan_compile_planned(const Planned *planned, Graph *graph,
                                          const LowerOptions *options, const char *stop_after,
                                          Arena *arena, Diag *d)
@@ -82,7 +82,7 @@ static int run(Arena *arena, const char *folder, char **arguments)
     return WEXITSTATUS(status);
 }
 
-/* Runs a sweep of two points, with two more options at most. NULL: there is none. */
+/* Runs a sweep of two points, with the options `first` and `second`, which may be NULL. */
 static void run_sweep(Arena *arena, const char *folder, const char *first, const char *second,
                       int code)
 {
@@ -151,7 +151,7 @@ static void only_the_best_plan_is_proven(void **state)
     Arena *arena = arena_new();
     const char *folder = command_new_folder(arena);
     is_planted = false;
-    for (int i = 0; i < 2; i++) { /* the second sweep finds all in the store */
+    for (int i = 0; i < 2; i++) { /* the second sweep finds both plans in the store */
         json_t *root = sweep(arena, folder, NULL, 0);
         assert_string_equal(word(root, 1, "status"), "fits");
         assert_true(is_proven(root, 0));
@@ -171,7 +171,7 @@ static void only_the_best_plan_is_proven(void **state)
     arena_free(arena);
 }
 
-/* Returns true if the table of a sweep says this about proofs. */
+/* Returns true if the sweep's table has the line "proven <what>". */
 static bool tells(Arena *arena, const char *folder, const char *more, const char *what)
 {
     run_sweep(arena, folder, more, NULL, 0);
@@ -180,7 +180,7 @@ static bool tells(Arena *arena, const char *folder, const char *more, const char
 }
 
 /* A later sweep finds the proofs of --prove in the store, and says so. */
-static void the_table_tells_what_is_proven(void **state)
+static void the_table_says_which_plans_are_proven(void **state)
 {
     (void)state;
     static const char best[] = "only the best plan (--prove proves all)";
@@ -197,7 +197,7 @@ static void the_table_tells_what_is_proven(void **state)
 
 /* A plan that does not fit has a prediction, so --prove proves it, too. This is also true if the
  * store has its prediction without a proof. */
-static void a_plan_that_does_not_fit_is_proven(void **state)
+static void prove_also_proves_a_plan_that_does_not_fit(void **state)
 {
     (void)state;
     static const char memory[] = "--set=cluster.device.memory_bytes=11e9";
@@ -220,7 +220,7 @@ static void a_wrong_winner_is_refused(void **state)
     const char *folder = command_new_folder(arena);
     is_planted = false;
     json_t *sound = sweep(arena, folder, NULL, 0);
-    assert_string_equal(micro(sound, 0), "2"); /* otherwise the fault would be in no winner */
+    assert_string_equal(micro(sound, 0), "2"); /* otherwise the winner would have no fault */
     json_decref(sound);
     folder = command_new_folder(arena);
     is_planted = true;
@@ -244,8 +244,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_best_plan_is_proven),
-        cmocka_unit_test(the_table_tells_what_is_proven),
-        cmocka_unit_test(a_plan_that_does_not_fit_is_proven),
+        cmocka_unit_test(the_table_says_which_plans_are_proven),
+        cmocka_unit_test(prove_also_proves_a_plan_that_does_not_fit),
         cmocka_unit_test(a_wrong_winner_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
