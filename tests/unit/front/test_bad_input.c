@@ -1,7 +1,8 @@
 /* The corpus of broken scripts in tests/bad_input: each NAME.lua has a NAME.expect with the
- * diagnostics that people must see, word for word. Lines that begin with `# ` say how it is run: `#
- * set key=value`, `# cpu seconds`, `# command` (only the whole command finds this mistake).
- * TANDEM_UPDATE=1 writes the expectations anew; read the difference before committing it. */
+ * diagnostics that people must see, word for word. Its lines that begin with `# ` say how the
+ * script is run: `# set key=value`, `# cpu seconds`, `# command` (only the whole command finds this
+ * mistake). TANDEM_UPDATE=1 writes the expectations anew; read the difference before committing
+ * it. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,7 +100,7 @@ static void write_expectation(Arena *arena, const Case *c, const char *text)
     command_write_file(arena_print(arena, "%s.expect", c->name), str_text(&all));
 }
 
-/* Returns 0 if everything is as expected. */
+/* Returns 0 if the diagnostics are as expected, and 1 otherwise. */
 static int run_front(const Case *c, Slowest *slowest)
 {
     Arena *arena = arena_new();
@@ -127,8 +128,8 @@ static int run_front(const Case *c, Slowest *slowest)
         print_error("%s: expected\n%sgot\n%s", c->name, c->expected, str_text(&text));
         failed = 1;
     }
-    /* Most scripts end at once, and endless ones by their processor time. A busy machine may give a
-     * process no time for seconds. */
+    /* Most scripts end at once. Endless scripts end by their limit of processor time. A busy
+     * machine may give a process no time for seconds, so elapsed time has no limit. */
     if (took > 60 + 10 * c->cpu_s) {
         print_error("%s: took %g s\n", c->name, took);
         failed = 1;
@@ -141,7 +142,7 @@ static int run_front(const Case *c, Slowest *slowest)
     return failed;
 }
 
-static void every_script_is_told_what_is_wrong(void **state)
+static void every_script_gets_its_expected_diagnostics(void **state)
 {
     const Corpus *corpus = *state;
     assert_true(corpus->n >= LEAST_CASES);
@@ -184,7 +185,7 @@ static int run_command(const Case *c, Slowest *slowest)
     return failed;
 }
 
-static void the_command_says_the_same_and_leaves_no_store(void **state)
+static void the_command_prints_the_same_and_leaves_no_store(void **state)
 {
     const Corpus *corpus = *state;
     if (access(TANDEM_COMMAND, X_OK) != 0) skip();
@@ -200,9 +201,9 @@ static void the_command_says_the_same_and_leaves_no_store(void **state)
     assert_int_not_equal(access("owned", F_OK), 0);
 }
 
-/* Commands on one core use no threads. With gcc 12's AddressSanitizer, the process of a script can
- * wait forever in the allocator if the command had a thread before. The cause is not known; the
- * release build has never done so. */
+/* Under AddressSanitizer, commands run on one core and so use no threads. With gcc 12's
+ * AddressSanitizer, the process of a script can wait forever in the allocator if the command had a
+ * thread before. The cause is not known. The release build has never done so. */
 static void use_one_core(void)
 {
 #if defined(__SANITIZE_ADDRESS__)
@@ -217,8 +218,8 @@ int main(void)
 {
     use_one_core();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_script_is_told_what_is_wrong),
-        cmocka_unit_test(the_command_says_the_same_and_leaves_no_store),
+        cmocka_unit_test(every_script_gets_its_expected_diagnostics),
+        cmocka_unit_test(the_command_prints_the_same_and_leaves_no_store),
     };
     return cmocka_run_group_tests(tests, read_corpus, free_corpus);
 }

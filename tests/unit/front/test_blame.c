@@ -17,9 +17,9 @@
 
 typedef struct Case {
     const char *rule, *text;
-    Loc at;               /* where the rule reported the error */
+    Loc at;               /* where the rule found the error */
     const char *set[3];   /* in the order of the command line */
-    const char *expected; /* NULL: the error stays at its place */
+    const char *expected; /* NULL: the error keeps its place */
 } Case;
 
 static const Loc script = {"plan.lua", 4};
@@ -27,18 +27,20 @@ static const char heads[] = "heads = 12 cannot be divided over tp = 5";
 
 #define AT .at = {"plan.lua", 4}
 static const Case cases[] = {
-    /* a value of the rule, and the same value given through its table */
+    /* The setting names a value of the rule, or the table that contains the value. */
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"mesh.tp=5"}, "mesh.tp=5"},
     {"mesh-product", "the cluster has 3 nodes", AT, {"cluster.nodes=3"}, "cluster.nodes=3"},
     {"mesh-product", "the cluster has 3 nodes", AT, {"cluster=dgx_h100"}, "cluster=dgx_h100"},
-    /* a value that the message does not name, and one that the rule does not read */
+    /* The setting names a value that the message does not mention, or one that the rule does not
+     * read. */
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"mesh.cp=1"}, NULL},
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"batch.seq=5"}, NULL},
     {"mesh-product", "the cluster has 3 nodes", AT, {"cluster.device.watts=3"}, NULL},
-    /* a name that begins with the name of a value of the rule */
+    /* The setting's name begins with the name of a value of the rule. */
     {"mesh-product", "mesh dp_shard 3 x tp 5 = 15", AT, {"meshes.tp=5"}, NULL},
     {"mesh-product", "mesh dp_shard 3 = 3", AT, {"mesh.dp=3"}, NULL},
-    /* the last of several settings counts; a size of -1 follows from the others */
+    /* The last of several settings counts. A size of -1 follows from the others, so it is not
+     * blamed. */
     {"divides-heads", heads, AT, {"mesh.tp=4", "mesh.tp=5"}, "mesh.tp=5"},
     {"divides-heads", heads, AT, {"model.heads=12", "mesh.tp=5"}, "mesh.tp=5"},
     {"divides-heads", heads, .at = {NULL, 0}, {"mesh.tp=5", "model.heads=12"}, "model.heads=12"},
@@ -48,19 +50,20 @@ static const Case cases[] = {
      {"mesh.tp=5", "mesh.dp_shard=-1"},
      "mesh.tp=5"},
     {"mesh-product", "mesh.dp_shard = -1: 3 nodes", AT, {"mesh.dp_shard=-1"}, "mesh.dp_shard=-1"},
-    /* the line of a module of the user's own says more than the setting of the model */
+    /* The line of the user's own module says more than the setting of the model. */
     {"divides-heads", heads, AT, {"model.heads=12"}, NULL},
-    /* a word that the message names */
+    /* The setting's word occurs in the message. */
     {"dtype-unsupported",
      "H100 has no fp4",
      AT,
      {"precision.compute=fp4"},
      "precision.compute=fp4"},
     {"dtype-unsupported", "H100 has no fp4", AT, {"precision.reduce=fp32"}, NULL},
-    /* the value that the hint changes is blamed, even before a later setting of another value */
+    /* The setting of the value that the hint changes is blamed, even if another setting comes
+     * later. */
     {"ep-fold", "mesh.ep = 3: dp_shard 8", AT, {"mesh.ep=3", "mesh.dp_shard=8"}, "mesh.ep=3"},
     {"ep-fold", "mesh.ep = 3: dp_shard 8", AT, {"mesh.dp_shard=8"}, "mesh.dp_shard=8"},
-    /* a rule without a row */
+    /* This rule has no row. */
     {"unknown-key", "unknown key 'tq' in mesh", AT, {"mesh.tq=1"}, NULL},
 };
 
@@ -73,7 +76,7 @@ static void the_last_setting_of_a_rules_values_is_blamed(void **state)
         Diag d = diag_in(arena);
         uint32_t n = 0;
         while (n < 3 && c->set[n] != NULL) n++;
-        /* an earlier error keeps its place */
+        /* An earlier error keeps its place. */
         diag_error(&d, FAULT_input, c->rule, script, "%s", c->text);
         diag_warning(&d, c->rule, script, "%s", c->text);
         diag_error(&d, FAULT_input, c->rule, c->at, "%s", c->text);
@@ -90,12 +93,13 @@ static void the_last_setting_of_a_rules_values_is_blamed(void **state)
     }
 }
 
-/* True if a setting can give the value, or a value of this table. */
+/* Returns true if a setting can give the value, or a value of the table with this name. */
 static bool can_be_set(const char *value, size_t n)
 {
     static const char passes[] = "parallel.";
     static const char *const of_scripts[] = {"model",
-                                             "gpu"}; /* no fields: the library reads them */
+                                             /* these are no fields: the library reads them */
+                                             "gpu"};
     for (size_t i = 0; i < 2; i++)
         if (n == strlen(of_scripts[i]) && strncmp(value, of_scripts[i], n) == 0) return true;
     if (strncmp(value, passes, strlen(passes)) == 0) {
@@ -112,7 +116,7 @@ static bool can_be_set(const char *value, size_t n)
     return false;
 }
 
-static void every_row_names_a_rule_and_values_of_a_plan(void **state)
+static void every_row_names_a_rule_and_settable_values(void **state)
 {
     (void)state;
     const char *rule, *values;
@@ -122,7 +126,7 @@ static void every_row_names_a_rule_and_values_of_a_plan(void **state)
         for (uint32_t k = 0; k < i; k++) {
             const char *other;
             front_blame_values(k, &other);
-            assert_string_not_equal(rule, other); /* the second row would never be read */
+            assert_string_not_equal(rule, other); /* otherwise the second row would never be read */
         }
         for (const char *at = values;; at++) {
             const size_t n = strcspn(at, " ");
@@ -141,7 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_setting_of_a_rules_values_is_blamed),
-        cmocka_unit_test(every_row_names_a_rule_and_values_of_a_plan),
+        cmocka_unit_test(every_row_names_a_rule_and_settable_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,8 +24,8 @@ static long resident_kib(void)
     return usage.ru_maxrss;
 }
 
-/* A script uses pieces of one size, then of another. The memory of the first ones must serve the
- * others, because Lua's limit counts only the pieces in use. */
+/* A script uses pieces of one size, then of another. The freed memory of the first must serve the
+ * second, because Lua's limit counts only the pieces in use. */
 static void pieces_of_other_sizes_use_freed_memory(void **state)
 {
     (void)state;
@@ -46,12 +46,13 @@ static void pieces_of_other_sizes_use_freed_memory(void **state)
             child_resize(&pool, piece[i], bytes, 0);
         }
     }
-    /* the lists may keep 128 MiB, and a phase takes 16 */
+    /* The lists may keep 128 MiB, and a phase takes 16 MiB. */
     const long more = resident_kib() - before;
     if (!KEEPS_FREED && more > 192 << 10) fail_msg("%ld MiB more", more >> 10);
 }
 
-/* A piece that changes its size keeps its bytes, in the lists and beyond them. */
+/* A piece that changes its size keeps its bytes, whether it comes from the lists or is too large
+ * for them. */
 static void pieces_keep_their_bytes(void **state)
 {
     (void)state;

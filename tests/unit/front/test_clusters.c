@@ -1,5 +1,5 @@
-/* Every cluster of the library loads, has its file's name, and has collectives that take longer for
- * more bytes and longer distances. */
+/* Every cluster of the library loads and has the name of its file. Its collectives take longer for
+ * more bytes and for longer distances. */
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -33,14 +33,16 @@ static void check_collectives(const Cluster *c)
             for (q.bytes = 64; q.bytes <= UINT64_C(1) << 34; q.bytes *= 2) {
                 NcclChoice choice = nccl_answer(c, &q);
                 assert_true(choice.time_ps > 0);
-                /* the tuner may change its algorithm slightly too early */
+                /* The tuner may change its algorithm slightly too early, so a larger message may be
+                 * slightly faster. */
                 assert_true((double)choice.time_ps >= .6 * (double)last);
                 assert_true(choice.nic_bytes <= 0 || nodes > 1);
                 last = choice.time_ps;
             }
             double seconds = (double)last / (double)PS_PER_S;
             if (nodes > 1 && c->nics_per_node > 0) {
-                /* no faster than all NICs of the node together can send the bytes that leave it */
+                /* A collective is not faster than all NICs of a node together can send the bytes
+                 * that leave it. */
                 double share = kind == COLLECTIVE_sendrecv ? 1. : 1. / 4;
                 double nics = c->nics_per_node * c->nic_bytes_per_s;
                 assert_true(seconds > share * 0x1p34 / nics * .9);
@@ -49,7 +51,7 @@ static void check_collectives(const Cluster *c)
     }
 }
 
-static void all_of_the_library(void **state)
+static void every_cluster_of_the_library_loads_and_has_plausible_collectives(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -85,10 +87,10 @@ static NetworkFabric fabric_of(const char *cluster, Arena *arena)
     return c.fabric;
 }
 
-/* Networks without fitted rows fill their pipeline with as many bytes for each NIC as fitted
- * networks. NICs of 12.5 GB/s take twice as long as NICs of 25, and buffers of twice the size take
- * twice as long. */
-static void pipelines_fill_by_bytes(void **state)
+/* A network without fitted rows needs as many bytes for each NIC to fill its pipeline as the fitted
+ * networks do on average. So NICs of 12.5 GB/s take twice as long as NICs of 25 GB/s, and buffers
+ * of twice the size take twice as long. */
+static void networks_without_fits_fill_with_the_same_bytes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -126,11 +128,11 @@ static bool has_cluster(const char *expression, Cluster *out, Arena *arena, Diag
     return true;
 }
 
-/* Under a power limit, the power beyond that drawn at any clock grows with the cube of the clock. A
- * chip with another clock takes a part of it. B300 has the multiprocessors of B200 and a higher
- * limit; H20 has few multiprocessors and is never limited. Uplinks may be thinner than the
- * library's. Unknown options of a cluster are refused, with a list of the known ones. */
-static void what_may_be_said_of_a_cluster(void **state)
+/* A chip draws some power at any clock. The rest grows with the cube of the clock, so a power limit
+ * sets the clock. The B300 has the multiprocessors of the B200 and a higher limit. The H20 has few
+ * multiprocessors and is never limited. Uplinks may be thinner than the library's. Unknown options
+ * of a cluster are refused, with a list of the known ones. */
+static void options_of_a_cluster_change_it_and_unknown_ones_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -172,9 +174,9 @@ static void what_may_be_said_of_a_cluster(void **state)
     arena_free(arena);
 }
 
-/* Published sources and drivers put other words around the name of a GPU. A longer word that only
- * contains a known name is another GPU. */
-static void published_names_of_gpus(void **state)
+/* Published sources and drivers put other words around the name of a GPU. A word that only contains
+ * a known name is another GPU. */
+static void published_names_of_gpus_are_recognised(void **state)
 {
     (void)state;
     static const struct {
@@ -231,7 +233,7 @@ static void published_names_of_gpus(void **state)
 
 /* A plan names a GPU by its name in the library or by parts of it. A name that only contains the
  * name of a known GPU is an error with the nearest name. */
-static void named_gpus(void **state)
+static void a_plan_names_a_gpu_by_parts_of_its_name(void **state)
 {
     (void)state;
     static const struct {
@@ -288,9 +290,9 @@ static void named_gpus(void **state)
     arena_free(arena);
 }
 
-/* A network with routes must have a place for each node, links with a rate, and a route between any
- * two groups. */
-static void places_of_a_topology(void **state)
+/* A network with routes must have a place for each node, a rate for its links, and a route between
+ * any two groups. */
+static void an_impossible_topology_is_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -323,11 +325,12 @@ static void places_of_a_topology(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library),
-                                       cmocka_unit_test(pipelines_fill_by_bytes),
-                                       cmocka_unit_test(what_may_be_said_of_a_cluster),
-                                       cmocka_unit_test(places_of_a_topology),
-                                       cmocka_unit_test(published_names_of_gpus),
-                                       cmocka_unit_test(named_gpus)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cluster_of_the_library_loads_and_has_plausible_collectives),
+        cmocka_unit_test(networks_without_fits_fill_with_the_same_bytes),
+        cmocka_unit_test(options_of_a_cluster_change_it_and_unknown_ones_are_refused),
+        cmocka_unit_test(an_impossible_topology_is_refused),
+        cmocka_unit_test(published_names_of_gpus_are_recognised),
+        cmocka_unit_test(a_plan_names_a_gpu_by_parts_of_its_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

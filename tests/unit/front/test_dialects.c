@@ -1,6 +1,5 @@
-/* Configurations of other systems drawn by seed: a dialect either refuses them with lines and rules
- * of its own, or gives a valid plan. It never fails with a script error. TANDEM_DIALECTS=n draws
- * more. */
+/* Draws configurations of other systems by seed. A dialect either refuses one with a line and a
+ * rule, or gives a valid plan. It never fails with a script error. TANDEM_DIALECTS=n draws more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@
 
 enum { MOST_CHOICES = 10, SEED = 20260819 };
 
-/* One key of a section and its possible values; each key is left out more often than not. */
+/* One key of a section and its possible values. Most drawn configurations leave a key out. */
 typedef struct Key {
     const char *name, *choice[MOST_CHOICES];
 } Key;
@@ -139,7 +138,7 @@ static void add_keys(Draw *d, const Section *section, Str *out)
         bool needed = section->name == NULL || strcmp(key->name, "parallelism") == 0;
         needed = needed && strcmp(key->name, "as") != 0 && strcmp(key->name, "api") != 0;
         if (!needed && draw(d, 7) != 0) continue;
-        /* the first values are the sensible ones */
+        /* The first values are the sensible ones, so they are drawn more often. */
         uint32_t pick = draw(d, 6) ? draw(d, n / 2 + 1) % n : draw(d, n);
         str_print(out, "%s = %s, ", key->name, key->choice[pick]);
     }
@@ -160,8 +159,8 @@ static const char *script_of(Arena *arena, const char *dialect, const Section *s
     return str_text(&s);
 }
 
-/* Returns true if it gives a plan. Ends the test if it neither gives a plan nor is refused
- * properly. */
+/* Evaluates the script. Returns true if it gives a plan. Ends the test if it neither gives a plan
+ * nor is refused with a line and a rule. */
 static bool judge(const char *script)
 {
     Arena *arena = arena_new();
@@ -217,8 +216,9 @@ static const Tensor *named(const Plan *plan, const char *name)
     return NULL;
 }
 
-/* Automodel's plans name fused projections beside separate ones; a model has one or the other.
- * Columns are cut by heads; Phi-3's q, k, v are cut by their inputs and summed at once. */
+/* Automodel's plans name both fused and separate projections; a model has one kind. Columns are
+ * split by heads. Phi-3's fused q, k, v is split by its inputs, and the partial sums are added at
+ * once. */
 static void automodel_plans_name_fused_projections(void **state)
 {
     (void)state;
@@ -259,7 +259,7 @@ static void automodel_plans_name_fused_projections(void **state)
     }
 }
 
-/* Returns the id of a plan whose model is `model`; hf: keys of Hugging Face's configuration. */
+/* Returns the id of the plan for this model. `hf` has keys of Hugging Face's configuration. */
 static const char *rope_plan(Arena *arena, const char *model, const char *hf)
 {
     command_write_file("rope.lua",
@@ -276,9 +276,9 @@ static const char *rope_plan(Arena *arena, const char *model, const char *hf)
     return arena_print(arena, "%.*s", (int)strcspn(id, " "), id);
 }
 
-/* Each kind of Hugging Face's rope_scaling gives the plan of the model that has the same scaling,
- * and another plan than the model without it. */
-static void automodel_stretches_rotary_positions(void **state)
+/* Each kind of Hugging Face's rope_scaling gives the plan of the model with the same scaling. The
+ * model without it gives another plan. */
+static void automodel_scales_rotary_positions(void **state)
 {
     (void)state;
     static const struct {
@@ -315,16 +315,16 @@ static void automodel_stretches_rotary_positions(void **state)
             rope_plan(arena, without, arena_print(arena, "rope_scaling = %s", cases[i].hf));
         assert_string_equal(by_keys, rope_plan(arena, with, ""));
         assert_string_not_equal(by_keys, rope_plan(arena, without, ""));
-        /* the word in the configuration decides, even if it says that nothing is stretched */
+        /* The word in the configuration decides, even if it says that there is no scaling. */
         assert_string_equal(rope_plan(arena, with, "rope_scaling = { rope_type = 'default' }"),
                             rope_plan(arena, without, ""));
         arena_free(arena);
     }
 }
 
-/* Sections that models.qwen2_vl also has are no scaling, in both spellings of its configuration.
- * Lengths without effect are reported. */
-static void automodel_names_what_it_ignores(void **state)
+/* models.qwen2_vl has these sections anyway, so they are no scaling in either spelling. Lengths
+ * without effect are reported. */
+static void automodel_reports_lengths_without_effect(void **state)
 {
     (void)state;
     static const char *const sections[] = {
@@ -363,8 +363,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(automodel_plans_or_refuses),
         cmocka_unit_test(automodel_plans_name_fused_projections),
-        cmocka_unit_test(automodel_stretches_rotary_positions),
-        cmocka_unit_test(automodel_names_what_it_ignores),
+        cmocka_unit_test(automodel_scales_rotary_positions),
+        cmocka_unit_test(automodel_reports_lengths_without_effect),
         cmocka_unit_test(credit_plans_or_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

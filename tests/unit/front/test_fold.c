@@ -1,5 +1,5 @@
-/* Experts folded into the ranks of a stage: over which ranks they are divided, how the mesh is
- * printed, and what remains of the fold in the small plan of --verify. */
+/* Experts folded into the ranks of a stage: which ranks share them, how the mesh is printed, and
+ * what remains of the fold in the small plan of --verify. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,10 @@
 #include "tests/support/loaded.h"
 
 typedef struct Case {
-    const char *mesh;                      /* the mesh of the script, with ep */
-    const char *told, *folded;             /* NULL: every rank has all experts */
-    uint32_t ep, experts;                  /* of the axis ep; that share a layer's experts */
+    const char *mesh;          /* the mesh of the script, with ep */
+    const char *told, *folded; /* NULL: every rank has all experts */
+    /* the size of axis ep; the ranks that share a layer's experts */
+    uint32_t ep, experts;
     const char *small_told, *small_folded; /* the same for the small plan */
 } Case;
 
@@ -33,9 +34,10 @@ static const Case cases[] = {
      "dp_shard 2, dp_replicate 2", 4, 4, "dp_shard 2", "dp_shard 2"},
     {"dp_replicate = 6, dp_shard = 2, ep = 4", "dp_replicate 6 x dp_shard 2",
      "dp_shard 2, 2 of dp_replicate 6", 4, 4, "dp_replicate 3 x dp_shard 2", "dp_shard 2"},
-    /* two ranks of six share experts; in the small plan, both that remain */
+    /* Two of the six ranks share experts. In the small plan, both of its ranks do. */
     {"cp = 6, ep = 2", "cp 6", "2 of cp 6", 1, 2, "cp 2", "cp 2"},
-    /* three share experts, but no part of two is like three of six */
+    /* Three of the six ranks share experts. No number of the small plan's two ranks is the same
+     * share. */
     {"cp = 6, ep = 3", "cp 6", "3 of cp 6", 1, 3, "cp 2", NULL},
 };
 
@@ -65,7 +67,7 @@ static void compare(const Config *c, const char *mesh, const char *told, const c
         fail_msg("%s is told as %s, not %s", mesh, config_mesh_text(arena, c), told);
     if ((is == NULL) != (folded == NULL) || (is != NULL && strcmp(is, folded) != 0))
         fail_msg("%s is folded over %s, not %s", mesh, is, folded);
-    /* the plan must be one that a script could request */
+    /* A script must be able to request the printed mesh. */
     assert_true(fold_lends(c, config_expert_ranks(c), lent));
     for (uint32_t a = 0; a < AXIS_NAMES; a++) {
         assert_int_equal(lent[a], c->ep_lent[a] > 1 ? c->ep_lent[a] : 1);
@@ -75,8 +77,8 @@ static void compare(const Config *c, const char *mesh, const char *told, const c
     arena_free(arena);
 }
 
-/* The small model has experts for all ranks that share them, although some belong to other axes
- * than ep. */
+/* The small model's experts divide evenly over all ranks that share them. Some of these ranks
+ * belong to other axes than ep. */
 static void experts_divide_evenly(const Loaded *small, const char *mesh)
 {
     const Graph *g = &small->graph;
@@ -86,7 +88,7 @@ static void experts_divide_evenly(const Loaded *small, const char *mesh)
         fail_msg("%s: the small model has %d experts", mesh, (int)experts);
 }
 
-static void a_folded_mesh_is_told_as_its_script_has_it(void **state)
+static void a_folded_mesh_is_printed_as_in_its_script(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -102,9 +104,9 @@ static void a_folded_mesh_is_told_as_its_script_has_it(void **state)
     }
 }
 
-/* Two data axes: 3 ranks take no whole part of dp_shard = 2. 6 ranks take all of it and a part of
- * the other axis. */
-static void sizes_of_ep_are_taken_from_the_mesh_before_the_fold(void **state)
+/* The mesh has two data axes. Three ranks do not use up dp_shard = 2. Six ranks use up all of it
+ * and a part of the other axis. */
+static void the_mesh_before_the_fold_decides_which_sizes_of_ep_fit(void **state)
 {
     (void)state;
     static const uint32_t fit[] = {1, 2, 4, 6, 12}, do_not[] = {3, 5, 8, 24};
@@ -119,8 +121,8 @@ static void sizes_of_ep_are_taken_from_the_mesh_before_the_fold(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_folded_mesh_is_told_as_its_script_has_it),
-        cmocka_unit_test(sizes_of_ep_are_taken_from_the_mesh_before_the_fold),
+        cmocka_unit_test(a_folded_mesh_is_printed_as_in_its_script),
+        cmocka_unit_test(the_mesh_before_the_fold_decides_which_sizes_of_ep_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

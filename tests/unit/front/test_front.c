@@ -13,7 +13,7 @@
 #include "tests/support/command.h"
 #include "tests/support/loaded.h"
 
-static void a_plan_says_its_configuration(void **state)
+static void a_plan_sets_its_configuration(void **state)
 {
     (void)state;
     Loaded l = load_text(
@@ -97,7 +97,7 @@ static void defaults_are_this_machine_in_fp32(void **state)
     arena_free(l.arena);
 }
 
-static void set_changes_any_value(void **state)
+static void settings_change_any_value(void **state)
 {
     (void)state;
     const char *set[] = {"mesh.tp=1",
@@ -132,7 +132,8 @@ static void set_changes_any_value(void **state)
     arena_free(l.arena);
 }
 
-/* A table that a setting replaces keeps the keys of other settings, in either order. */
+/* A table that a setting replaces keeps the values of other settings for its keys, in any order of
+ * the settings. */
 static void tables_are_set_before_their_keys(void **state)
 {
     (void)state;
@@ -152,7 +153,8 @@ static void tables_are_set_before_their_keys(void **state)
     }
 }
 
-/* A text may stand in quotes of either kind; a quote without its partner is a part of the text. */
+/* A text may stand in quotes of either kind. A single quote without its partner is a part of the
+ * text. */
 static void a_setting_may_be_quoted(void **state)
 {
     (void)state;
@@ -169,7 +171,8 @@ static void a_setting_may_be_quoted(void **state)
     }
 }
 
-/* A setting adds a pass to a plan without passes, and finds a pass behind other values. */
+/* A setting adds a pass to a plan without passes, and finds a pass that is listed after other
+ * values. */
 static void settings_add_passes(void **state)
 {
     (void)state;
@@ -190,9 +193,10 @@ static void settings_add_passes(void **state)
     arena_free(l.arena);
 }
 
-/* Two models of one size share its tables, but the setting must change only the model of the plan.
+/* Two models of one size share the tables of that size. A setting must change only the model of the
+ * plan.
  */
-static void sets_reach_tables_of_the_model_alone(void **state)
+static void settings_change_only_the_model_of_the_plan(void **state)
 {
     (void)state;
     const char *set[] = {"model.rope_scaling.length=4096", "model.rope_scaling.short.2=1.75"};
@@ -226,6 +230,7 @@ static void sets_reach_tables_of_the_model_alone(void **state)
     arena_free(l.arena);
 }
 
+/* Returns a hash of the graph and the configuration. */
 static Hash128 fingerprint(const Loaded *l)
 {
     Str text = str_in(l->arena);
@@ -238,8 +243,8 @@ static Hash128 fingerprint(const Loaded *l)
     return hash_bytes(text.at, text.n);
 }
 
-/* Runs in a new process. A forked one would have its parent's addresses, and with them the same
- * order of Lua's tables. */
+/* Prints the hash in a new process. A forked process would have the addresses of its parent, and so
+ * the same order of Lua's tables. */
 static int print_fingerprint(void)
 {
     FrontOptions none = {0};
@@ -283,7 +288,7 @@ static void the_same_script_gives_the_same_bytes(void **state)
     arena_free(arena);
 }
 
-static void a_cluster_can_be_named_alone(void **state)
+static void a_cluster_can_be_loaded_by_its_name(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -312,15 +317,15 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "fingerprint") == 0) return print_fingerprint();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plan_says_its_configuration),
+        cmocka_unit_test(a_plan_sets_its_configuration),
         cmocka_unit_test(defaults_are_this_machine_in_fp32),
-        cmocka_unit_test(set_changes_any_value),
+        cmocka_unit_test(settings_change_any_value),
         cmocka_unit_test(tables_are_set_before_their_keys),
         cmocka_unit_test(a_setting_may_be_quoted),
         cmocka_unit_test(settings_add_passes),
-        cmocka_unit_test(sets_reach_tables_of_the_model_alone),
+        cmocka_unit_test(settings_change_only_the_model_of_the_plan),
         cmocka_unit_test(the_same_script_gives_the_same_bytes),
-        cmocka_unit_test(a_cluster_can_be_named_alone),
+        cmocka_unit_test(a_cluster_can_be_loaded_by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

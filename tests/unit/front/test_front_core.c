@@ -1,5 +1,5 @@
-/* The core functions under the library check their arguments. A mistake in a script of the library,
- * or in a copy of it that a user changed, ends in an error with a line. */
+/* The library's scripts call core functions, which check their arguments. A mistake in a script of
+ * the library, or in a copy that a user changed, ends in an error with a line. */
 #define _GNU_SOURCE /* setenv */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,8 @@ typedef struct Case {
 
 static Arena *arena;
 
-/* Copies the library, and adds a script that gives the core functions to the user's script. */
+/* Copies the library, and adds a script to the copy that gives the core functions to the user's
+ * script. */
 static int copy_library(void **state)
 {
     (void)state;
@@ -55,7 +56,8 @@ static const char *errors_of(const char *code, bool shrink)
     return str_text(&text);
 }
 
-/* Returns 0 if the error is the expected one, at the line of the script that called the function.
+/* Returns 0 if the error is the expected one, at the line of the script that called the function,
+ * and 1 otherwise.
  */
 static int says(const Case *c, const char *before, const char *after, bool shrink)
 {
@@ -157,7 +159,7 @@ static void functions_of_a_trace_check_their_arguments(void **state)
         {"core.images(4, 4, 4, 1 << 20)", "#4 to 'images' (out of range)"},
         {"core.seq(0)", "#1 to 'seq' (out of range)"},
         {"core.seq((1 << 30) + 1)", "#1 to 'seq' (out of range)"},
-        {"core.seq(8)", "#1 to 'seq' (too late)"}, /* the model is not shrunk */
+        {"core.seq(8)", "#1 to 'seq' (too late)"}, /* too late, because the model is not shrunk */
         {"core.field(0, 1, 4, 4)", "#1 to 'field' (out of range)"},
         {"core.field(1, 1, 4, 1 << 14)", "#4 to 'field' (out of range)"},
         {"core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"},
@@ -170,13 +172,14 @@ static void functions_of_a_trace_check_their_arguments(void **state)
 }
 
 /* A shrunk model chooses its sizes before its batch is made. */
-static void sizes_are_chosen_before_the_batch(void **state)
+static void sizes_of_a_shrunk_model_are_chosen_before_the_batch(void **state)
 {
     (void)state;
     static const Case cases[] = {
         {"core.batch(core.location()); core.seq(8)", "#1 to 'seq' (too late)"},
         {"core.batch(core.location()); core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"},
-        {"core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"}, /* the model reads tokens */
+        /* too late, because the model reads tokens */
+        {"core.field(1, 1, 4, 4)", "#1 to 'field' (too late)"},
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -185,7 +188,7 @@ static void sizes_are_chosen_before_the_batch(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* The place of an error may be a number that no place has: the error then has no line. */
+/* An error may name a place by a number that stands for no place. The error then has no line. */
 static void an_unknown_place_has_no_line(void **state)
 {
     (void)state;
@@ -195,7 +198,8 @@ static void an_unknown_place_has_no_line(void **state)
     assert_string_equal(text, "plan.lua: error[a-rule]: a text\n");
 }
 
-/* Without a library, a script without require still loads; any other error names the library. */
+/* Without a library, a script without `require` still loads. Any other script gets an error that
+ * names the library. */
 static void a_missing_library_is_named(void **state)
 {
     (void)state;
@@ -220,7 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_check_their_arguments),
         cmocka_unit_test(functions_of_a_trace_check_their_arguments),
-        cmocka_unit_test(sizes_are_chosen_before_the_batch),
+        cmocka_unit_test(sizes_of_a_shrunk_model_are_chosen_before_the_batch),
         cmocka_unit_test(an_unknown_place_has_no_line),
         cmocka_unit_test(a_missing_library_is_named),
     };

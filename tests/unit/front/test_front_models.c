@@ -1,4 +1,4 @@
-/* The exact graph that a model's script gives: parameters, nodes, dtypes, modules. Passes rely on
+/* A model's script gives exactly this graph: parameters, nodes, dtypes and modules. Passes rely on
  * these graphs. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "tests/support/loaded.h"
 
-/* The published sizes, exactly. */
+/* These are the published sizes. */
 static void models_have_their_parameter_counts(void **state)
 {
     (void)state;

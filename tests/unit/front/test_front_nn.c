@@ -1,5 +1,5 @@
-/* tandem.nn as people use it for their own models: each module and function gives the right nodes
- * and parameters. */
+/* tandem.nn as people use it for their own models: each module and each function gives the right
+ * nodes and parameters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ typedef struct Traced {
     Config config;
 } Traced;
 
-/* Traces the body of a plan's build function, with nn available. */
+/* Traces the body of a plan's build function, in which nn is available. */
 static Traced trace(const char *body)
 {
     Traced t = {.arena = arena_new()};
@@ -96,7 +96,7 @@ static void every_module_and_function_traces(void **state)
         if (node->op == OP_xent_loss) assert_true(a->scale == 1.0 / 24);
         assert_string_equal(node->loc.file, "own.lua");
     }
-    assert_int_equal(t.graph.nodes.at[21].loc.line, 14); /* mul */
+    assert_int_equal(t.graph.nodes.at[21].loc.line, 14); /* the product `*` */
     assert_int_equal(t.graph.info.n_layers, 0);
     assert_string_equal(t.graph.info.name, "own");
     arena_free(t.arena);
@@ -127,7 +127,7 @@ static void a_shared_module_has_one_weight(void **state)
     arena_free(t.arena);
 }
 
-static void notes_for_the_passes_arrive(void **state)
+static void marks_of_modules_reach_the_graph(void **state)
 {
     (void)state;
     Traced t =
@@ -169,7 +169,7 @@ static void notes_for_the_passes_arrive(void **state)
     arena_free(t.arena);
 }
 
-static void a_module_alone_is_a_model(void **state)
+static void a_module_without_a_config_is_a_model(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -197,8 +197,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_module_and_function_traces),
         cmocka_unit_test(a_shared_module_has_one_weight),
-        cmocka_unit_test(notes_for_the_passes_arrive),
-        cmocka_unit_test(a_module_alone_is_a_model),
+        cmocka_unit_test(marks_of_modules_reach_the_graph),
+        cmocka_unit_test(a_module_without_a_config_is_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A script cannot reach files outside its folder and the library, outlive its budget, leave
+/* A script cannot read files outside its folder and the library, run longer than its budget, leave
  * processes or descriptors behind, or crash the parent with its records. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,9 +52,9 @@ static const char *in_folder(Arena *arena, const char *folder, const char *name)
     return arena_print(arena, "%s/%s", folder, name);
 }
 
-/* The library's dialects have the core functions; a script with a dialect's name in the script's
- * folder does not. */
-static void dialects_come_from_the_library_alone(void **state)
+/* Only the library's dialects have the core functions. A script of the user's folder with a
+ * dialect's name does not replace them. */
+static void dialects_come_only_from_the_library(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -129,7 +129,7 @@ static void only_readable_files_are_scripts(void **state)
     arena_free(arena);
 }
 
-static void many_files_are_too_many(void **state)
+static void more_than_64_files_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -155,7 +155,7 @@ static uint32_t count_descriptors(void)
     return n;
 }
 
-static void nothing_is_left_behind(void **state)
+static void no_process_or_descriptor_is_left_behind(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -173,20 +173,21 @@ static void nothing_is_left_behind(void **state)
     arena_free(arena);
 }
 
-/* The first child of a process, 0: none yet. */
+/* Returns the first child of a process; 0: none yet. */
 static pid_t child_of(Arena *arena, pid_t parent)
 {
     const char *path = arena_print(arena, "/proc/%d/task/%d/children", (int)parent, (int)parent);
     FILE *f = fopen(path, "r");
     int child = 0;
-    if (f == NULL) skip(); /* a kernel without this list */
+    if (f == NULL) skip(); /* this kernel has no list of children */
     if (fscanf(f, "%d", &child) != 1) child = 0;
     fclose(f);
     return child;
 }
 
-/* Forks a process that evaluates an endless script, as a plan or as a sweep. Returns this process
- * and the script's own process. The forked process ends with 0 if the script gave an error. */
+/* Forks a process that evaluates an endless script, as a plan or as a sweep. Returns the id of this
+ * process, and stores that of the script's own process. The forked process exits with 0 if the
+ * script gave an error. */
 static pid_t start_endless(Arena *arena, bool sweeps, pid_t *child)
 {
     const struct timespec pause = {.tv_nsec = 10000000};
@@ -204,7 +205,8 @@ static pid_t start_endless(Arena *arena, bool sweeps, pid_t *child)
     for (int i = 0; i < 1000 && *child == 0; i++, nanosleep(&pause, NULL))
         *child = child_of(arena, parent);
     assert_true(*child > 0);
-    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL); /* meanwhile it sets its limits */
+    /* gives the child time to set its limits */
+    for (int i = 0; i < 20; i++) nanosleep(&pause, NULL);
     return parent;
 }
 
@@ -230,7 +232,7 @@ static void a_script_ends_with_its_parent(void **state)
     arena_free(arena);
 }
 
-/* If the script's process is killed, the script has no result: that is an error of its own. */
+/* If the script's process is killed, the script has no result, and the parent reports an error. */
 static void a_killed_script_is_an_error(void **state)
 {
     (void)state;
@@ -246,7 +248,7 @@ static void a_killed_script_is_an_error(void **state)
     }
 }
 
-/* The budget is processor time; a hostile script must also stay below its memory cap. */
+/* The budget limits only processor time. A script must also stay below a limit of memory. */
 static void memory_stays_within_its_cap(void **state)
 {
     (void)state;
@@ -258,14 +260,14 @@ static void memory_stays_within_its_cap(void **state)
 #if !defined(__SANITIZE_ADDRESS__)
     struct rusage children;
     assert_int_equal(getrusage(RUSAGE_CHILDREN, &children), 0);
-    assert_true(children.ru_maxrss < 400 << 10); /* KiB */
+    assert_true(children.ru_maxrss < 400 << 10); /* in KiB */
 #endif
     arena_free(arena);
 }
 
-/* If almost all memory is in use, garbage collection takes the time. The reported cause must then
- * be memory. */
-static void memory_that_is_lacking_is_not_called_time(void **state)
+/* If almost all memory is in use, garbage collection takes all the time. The error must then name
+ * memory as the cause. */
+static void a_lack_of_memory_is_not_reported_as_a_lack_of_time(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -280,8 +282,8 @@ static void memory_that_is_lacking_is_not_called_time(void **state)
     arena_free(arena);
 }
 
-/* The message says how many blocks fit, and that number is right. Under the sanitizers a slow
- * machine needs more than the usual 5 s of processor time for them. */
+/* The message states how many blocks fit, and exactly so many fit. Under the sanitizers, a slow
+ * machine needs more than the usual 5 s of processor time for these blocks. */
 static void a_model_of_too_many_blocks_says_how_many_fit(void **state)
 {
     (void)state;
@@ -314,7 +316,7 @@ static uint32_t roll(Dice *dice, uint32_t n)
     return (uint32_t)rng_below(dice->seed, 1, dice->n++, n);
 }
 
-/* Mostly small numbers, so that many are valid; sometimes any number. */
+/* Returns mostly small numbers, so that many records are valid, and sometimes any number. */
 static uint32_t roll_number(Dice *dice, uint32_t most)
 {
     return roll(dice, 40) == 0 ? (uint32_t)rng_u64(dice->seed, 2, dice->n++) : roll(dice, most);
@@ -350,7 +352,7 @@ static void put_roll_place(StreamWriter *w, Dice *dice)
     put_u32(w, roll_number(dice, 9));
 }
 
-/* A well-formed record with arbitrary numbers. */
+/* Writes a well-formed record with arbitrary numbers. */
 static void put_roll_record(StreamWriter *w, Dice *dice, RecordKind kind)
 {
     record_begin(w, kind);
@@ -391,7 +393,7 @@ static void put_roll_record(StreamWriter *w, Dice *dice, RecordKind kind)
         if (kind == RECORD_text || kind == RECORD_other) put_roll_text(w, dice);
     }
     record_end(w);
-    if (roll(dice, 8) == 0 && w->bytes.n > 8) /* the length is wrong by one byte */
+    if (roll(dice, 8) == 0 && w->bytes.n > 8) /* now and then the length is wrong by one byte */
         w->bytes.at[8 + roll(dice, (uint32_t)(w->bytes.n - 8))] = (char)roll(dice, 256);
     if (roll(dice, 16) == 0) w->bytes.n -= roll(dice, (uint32_t)w->bytes.n);
 }
@@ -437,8 +439,8 @@ static void garbage_records_are_refused(void **state)
     arena_free(arena);
 }
 
-/* The other end of the channel may send anything and may close it at any time. */
-static void broken_streams_end(void **state)
+/* The other end of the channel may send any bytes, and may close the channel at any time. */
+static void a_broken_stream_ends_with_an_error(void **state)
 {
     (void)state;
     const uint64_t seed = 5;
@@ -478,17 +480,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_come_from_the_folder_or_the_library),
-        cmocka_unit_test(dialects_come_from_the_library_alone),
+        cmocka_unit_test(dialects_come_only_from_the_library),
         cmocka_unit_test(only_readable_files_are_scripts),
-        cmocka_unit_test(many_files_are_too_many),
-        cmocka_unit_test(nothing_is_left_behind),
+        cmocka_unit_test(more_than_64_files_are_refused),
+        cmocka_unit_test(no_process_or_descriptor_is_left_behind),
         cmocka_unit_test(a_script_ends_with_its_parent),
         cmocka_unit_test(a_killed_script_is_an_error),
         cmocka_unit_test(memory_stays_within_its_cap),
-        cmocka_unit_test(memory_that_is_lacking_is_not_called_time),
+        cmocka_unit_test(a_lack_of_memory_is_not_reported_as_a_lack_of_time),
         cmocka_unit_test(a_model_of_too_many_blocks_says_how_many_fit),
         cmocka_unit_test(garbage_records_are_refused),
-        cmocka_unit_test(broken_streams_end),
+        cmocka_unit_test(a_broken_stream_ends_with_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

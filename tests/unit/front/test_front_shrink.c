@@ -10,8 +10,8 @@
 
 #include "tests/support/loaded.h"
 
-/* If sizes cannot be chosen anew, tp becomes a divisor of its old size. This still divides the
- * sizes. */
+/* If the model cannot choose small sizes, tp becomes a divisor of its old size, which still divides
+ * the model's sizes. */
 static void shrinking_keeps_sizes_divisible(void **state)
 {
     (void)state;
@@ -77,8 +77,8 @@ static void shrinking_keeps_the_structure(void **state)
         assert_int_equal(c->global_batch, 3 * c->micro_batch * data);
         assert_int_equal(c->seq % cases[i].tp, 0);
         assert_int_equal(l.graph.info.n_layers, 2);
-        /* In the plan, 16 ranks share 8 KV heads. Of the 4 ranks that are left, 2 share each head,
-         * too. */
+        /* In the plan, 16 ranks share 8 KV heads, two ranks a head. In the small plan, 4 ranks
+         * remain, and two of them still share a head. */
         assert_int_equal(l.graph.info.n_kv_heads, cases[i].tp == 4 ? 2 : cases[i].tp);
         assert_int_equal(l.graph.info.n_heads, 2 * cases[i].tp);
         assert_true(l.graph.info.n_params < 20000);
@@ -91,8 +91,8 @@ static void shrinking_keeps_the_structure(void **state)
     }
 }
 
-/* Five axes of two ranks are 32 ranks, so one of them gets one rank. The stages stay: without them
- * the run would not show that the pipeline is right. */
+/* Five axes of two ranks make 32 ranks, so one axis gets one rank. The stages must stay: without
+ * them the run would not show that the pipeline is right. */
 static void at_most_sixteen_ranks_stay(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void at_most_sixteen_ranks_stay(void **state)
     arena_free(l.arena);
 }
 
-/* Only a function of the model can make it small. */
+/* Only a function of the model itself can make it small. */
 static void a_large_model_needs_its_own_sizes(void **state)
 {
     (void)state;
@@ -138,8 +138,8 @@ static void a_large_model_needs_its_own_sizes(void **state)
     arena_free(l.arena);
 }
 
-/* A model of fields that chooses its own small sizes: its inputs have the sizes that the shrunk
- * configuration states. */
+/* A model of fields chooses small sizes itself. Its inputs must have the sizes of the shrunk
+ * configuration. */
 static void shrunk_fields_fit_the_model(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A hint must name values that work. Each hint of tests/bad_input that can be applied is applied,
- * by a setting or by replacing the wrong word. Its error must then be gone. */
+/* A hint must name values that work. The test applies each hint of tests/bad_input that can be
+ * applied, by a setting or by replacing the wrong word. The hint's error must then be gone. */
 #undef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* realpath */
 #include <setjmp.h>
@@ -30,7 +30,8 @@ typedef struct Case {
 } Case;
 
 static uint32_t n_applied;
-static char home[4096]; /* where folders are created: the corpus must not be written to */
+/* the folder in which new folders are made, because the corpus must not be written to */
+static char home[4096];
 
 static const char *check(const Case *c, const char *script, const char *set)
 {
@@ -44,7 +45,7 @@ static const char *check(const Case *c, const char *script, const char *set)
     return r.err;
 }
 
-/* "error[rule]: first words" is the same error, possibly with another value. */
+/* Returns true if `err` contains the case's error, possibly with another value. */
 static bool complains(const Case *c, const char *err)
 {
     size_t rule = strcspn(c->error, "]") + 2;
@@ -77,7 +78,7 @@ static void try_fitting(const Case *c, const char *at)
     }
 }
 
-/* Tries the values of "tp may be 1, 2, 4" and "seq may be 60 or 64; or ..." */
+/* Tries the values of "tp may be 1, 2, 4" or "seq may be 60 or 64; or ..." */
 static void try_values(const Case *c, const char *key, const char *at)
 {
     for (; *at != 0 && *at != ';'; at++) {
@@ -88,7 +89,8 @@ static void try_values(const Case *c, const char *key, const char *at)
     }
 }
 
-/* The wrong word is quoted in the error and occurs in the script. */
+/* Replaces the wrong word by the right one. The error quotes the wrong word, and the script
+ * contains it. */
 static void try_word(const Case *c, const char *right)
 {
     const char *quote = strchr(c->error, '\'');
@@ -152,7 +154,7 @@ static void read_case(Arena *arena, const char *script)
     }
 }
 
-/* Scripts of dialects have another system's keys, which --set cannot reach. */
+/* Skips scripts of dialects: they have keys of another system, which --set cannot reach. */
 static void hints_work_when_they_are_followed(void **state)
 {
     (void)state;
@@ -179,7 +181,8 @@ static void hints_work_when_they_are_followed(void **state)
     assert_true(n_applied > SAMPLE(50, 15));
 }
 
-/* Each size that fills a cluster must lead to a plan without any error: 3 does not divide heads. */
+/* Each size that fills the cluster must lead to a plan without any error. Sizes that break another
+ * rule, such as 3 for heads, must not be named. */
 static void sizes_for_another_cluster_break_no_rule(void **state)
 {
     (void)state;
@@ -221,8 +224,8 @@ static void sizes_for_another_cluster_break_no_rule(void **state)
     assert_true(n_sizes > 12);
 }
 
-/* A size that a hint names for tp must suit all weights and the sequence, not only the weight of
- * its own error. */
+/* A size of tp that a hint names must suit all weights and the sequence, not only the weight of the
+ * error. */
 static void sizes_of_tp_suit_the_whole_model(void **state)
 {
     (void)state;

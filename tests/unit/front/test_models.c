@@ -1,6 +1,6 @@
-/* The library's model families: the exact published numbers of parameters, and the features of each
- * family. A plan of each family with tensor and sequence parallelism and sharding computes the
- * result of one rank. */
+/* The library's model families have exactly the published numbers of parameters, and the features
+ * of each family. A plan of each family with tensor and sequence parallelism and sharding computes
+ * what one rank computes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,8 @@ static Loaded load(const char *family, const char *size)
         "script.lua",
         arena_print(l.arena,
                     "return plan { model = require 'models.%s' '%s', batch = { seq = %d } }\n",
-                    family, size, strcmp(family, "vit") == 0 ? 1 : 1024)); /* labels of images */
+                    /* a vit has one label for an image */
+                    family, size, strcmp(family, "vit") == 0 ? 1 : 1024));
     bool fine = front_load("script.lua", NULL, l.arena, &config, &l.graph, &d);
     Str text = str_in(l.arena);
     diag_print(&d, &text);
@@ -53,10 +54,10 @@ static uint32_t count_ops(const Graph *g, OpKind op)
     return n;
 }
 
-/* As stated by their model cards and weight files. Gemma 3 from 4b on is without the vision tower
- * (416866032) and the projector behind it (1152 x dim + 1152), which the published totals
+/* The counts are those of model cards and weight files. Gemma 3 from 4b on counts without the
+ * vision tower (416866032) and its projector (1152 x dim + 1152), which the published totals
  * include. */
-static void counts_are_the_published_ones(void **state)
+static void parameter_counts_are_the_published_ones(void **state)
 {
     (void)state;
     static const struct {
@@ -65,15 +66,15 @@ static void counts_are_the_published_ones(void **state)
         uint32_t layers, dim, heads, kv_heads, head_dim, vocab;
     } cases[] = {
         /* num_params in torchvision's models/vision_transformer.py (h14: with the weights of SWAG).
-         * LLaVA: all parameters of huggingface.co/llava-hf/llava-1.5-7b-hf, which include CLIP's
-         * last block (12596224) and the norm behind it (2048); these are never computed */
+         * LLaVA: all parameters of huggingface.co/llava-hf/llava-1.5-7b-hf, less CLIP's last block
+         * (12596224) and the norm after it (2048), which are never computed. */
         {"vit", "b16", 86567656, 12, 768, 12, 12, 64, 1000},
         {"vit", "b32", 88224232, 12, 768, 12, 12, 64, 1000},
         {"vit", "l16", 304326632, 24, 1024, 16, 16, 64, 1000},
         {"vit", "h14", 632045800, 32, 1280, 16, 16, 80, 1000},
         {"llava", "1.5-7b", 7063427072 - 12596224 - 2048, 23 + 32, 4096, 16, 16, 64, 32064},
-        /* the shapes in config.json of huggingface.co/Qwen/Qwen2-VL-*-Instruct; their model cards
-           say 2.21, 8.29 and 73.4 billion. The heads are the encoder's. */
+        /* These follow from the shapes in config.json of huggingface.co/Qwen/Qwen2-VL-*-Instruct.
+         * The model cards say 2.21, 8.29 and 73.4 billion. The heads are those of the encoder. */
         {"qwen2_vl", "2b", 2208985600, 32 + 28, 1536, 16, 16, 80, 151936},
         {"qwen2_vl", "7b", 8291375616, 32 + 28, 3584, 16, 16, 80, 152064},
         {"qwen2_vl", "72b", 73405560320, 32 + 80, 8192, 16, 16, 80, 152064},
@@ -120,9 +121,9 @@ static void counts_are_the_published_ones(void **state)
     }
 }
 
-/* tests/data/model_parameters.csv has the published numbers, less the parameters that the family
+/* tests/data/model_parameters.csv has the published numbers, and the parameters that the family
  * leaves out. */
-static void counts_are_those_of_the_sources(void **state)
+static void parameter_counts_are_those_of_the_table_of_sources(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -130,7 +131,7 @@ static void counts_are_those_of_the_sources(void **state)
     char line[512];
     uint32_t n = 0;
     assert_non_null(file);
-    assert_non_null(fgets(line, sizeof line, file)); /* the names of the columns */
+    assert_non_null(fgets(line, sizeof line, file)); /* skips the names of the columns */
     while (fgets(line, sizeof line, file)) {
         char family[64], size[64];
         unsigned long long all, left_out;
@@ -160,10 +161,10 @@ static void qwen_has_biases_or_head_norms(void **state)
     assert_non_null(param(&three.graph, "output.weight"));
     const Tensor *norm = param(&three.graph, "layers.1.attention.q_norm.weight");
     assert_non_null(norm);
-    assert_int_equal(norm->n_dims, 1); /* one weight for all heads */
+    assert_int_equal(norm->n_dims, 1); /* all heads share one weight */
     assert_int_equal(norm->dim[0], 16);
     assert_int_equal(count_ops(&three.graph, OP_rmsnorm_heads), 4);
-    for (NodeId id = 1; id < three.graph.nodes.n; id++) /* before RoPE, not after it */
+    for (NodeId id = 1; id < three.graph.nodes.n; id++) /* the norm comes before RoPE */
         if (three.graph.nodes.at[id].op == OP_rope) {
             const Tensor *x = &three.graph.tensors.at[three.graph.nodes.at[id].in[0]];
             assert_int_equal(three.graph.nodes.at[x->producer].op, OP_rmsnorm_heads);
@@ -181,7 +182,7 @@ static void gemma_scales_its_embeddings(void **state)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         const Attrs *a = graph_attrs_at(g, n->attrs);
-        if (n->op == OP_scale) assert_true(a->scale == 8); /* sqrt 64 */
+        if (n->op == OP_scale) assert_true(a->scale == 8); /* sqrt(64) */
         if (n->op == OP_attention) assert_true(a->scale == 0.25);
         if (n->op == OP_rope) n_global += a->theta == 1e6;
     }
@@ -208,9 +209,9 @@ static void phi_2_adds_attention_and_mlp_of_one_norm(void **state)
     arena_free(three.arena);
 }
 
-/* config.json of each: the factors, 4096 tokens, 32 turns and 1 turn. DeepSeek's scores are scaled
- * by (0.1 mscale ln 40 + 1)^2 / sqrt(128 + 64). gpt-oss multiplies the elements that it turns by
- * 0.1 ln 32 + 1. */
+/* The factors, 4096 tokens, 32 turns and 1 turn come from each model's config.json. DeepSeek's
+ * scores are scaled by (0.1 mscale ln 40 + 1)^2 / sqrt(128 + 64). gpt-oss multiplies the rotated
+ * elements by 0.1 ln 32 + 1. */
 static void deepseek_and_gpt_oss_scale_as_published(void **state)
 {
     (void)state;
@@ -245,7 +246,8 @@ static void deepseek_and_gpt_oss_scale_as_published(void **state)
     }
 }
 
-/* The model before its context was lengthened: no scaling, and ordinary scores of attention. */
+/* This is the model before its context was extended: it has no scaling, and ordinary scores of
+ * attention. */
 static void yarn_can_be_switched_off(void **state)
 {
     (void)state;
@@ -267,7 +269,7 @@ static void yarn_can_be_switched_off(void **state)
 }
 
 /* config.json of Phi-3-mini-128k: 48 factors of each kind. Up to 4096 tokens the short factors are
- * used. Both kinds also multiply by sqrt(1 + ln 32 / ln 4096). */
+ * used, and above that the long ones. Both kinds also multiply by sqrt(1 + ln 32 / ln 4096). */
 static void phi_3_takes_its_factors_by_the_length_of_a_sequence(void **state)
 {
     (void)state;
@@ -299,8 +301,8 @@ static void phi_3_takes_its_factors_by_the_length_of_a_sequence(void **state)
     }
 }
 
-/* Factors survive the text of a plan: it is read again as the same plan. */
-static void factors_are_in_the_text_of_a_plan(void **state)
+/* The text of a plan contains the factors, so it reads back as the same plan. */
+static void the_text_of_a_plan_keeps_rope_factors(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -319,7 +321,8 @@ static void factors_are_in_the_text_of_a_plan(void **state)
     arena_free(arena);
 }
 
-/* This includes replicated weights whose gradients are partial on tp: q_norm, and all norms. */
+/* The plans also have replicated weights whose gradients are partial sums over tp: q_norm, and all
+ * norms. */
 static void plans_compute_what_one_rank_does(void **state)
 {
     (void)state;
@@ -347,8 +350,8 @@ static void plans_compute_what_one_rank_does(void **state)
     }
 }
 
-/* gpt-oss has a sink for each head. Heads are cut over tp, then over the ranks of cp that exchange
- * them. So a rank's gradient of the sinks is a part of a part. */
+/* gpt-oss has a sink for each head. Heads are split over tp, then over the ranks of cp that
+ * exchange them. So a rank has the gradient of only some sinks, and only a partial sum of it. */
 static void sinks_are_cut_over_tp_and_cp(void **state)
 {
     (void)state;
@@ -365,7 +368,7 @@ static void sinks_are_cut_over_tp_and_cp(void **state)
     arena_free(arena);
 }
 
-/* An encoder's tokens have no labels. All layers read two tables of distances. */
+/* Tokens of the encoder have no labels. All layers read the same two tables of distances. */
 static void encoder_and_decoder_compute_what_one_rank_does(void **state)
 {
     (void)state;
@@ -392,8 +395,8 @@ static void encoder_and_decoder_compute_what_one_rank_does(void **state)
     }
 }
 
-/* An image beside the text, in front of it or within it; an encoder that is trained, frozen and
- * sharded, or frozen and whole; a classifier of images. */
+/* The image comes before the text or within it. The encoder is trained, frozen and sharded, or
+ * frozen and whole. One model classifies images. */
 static void models_of_images_compute_what_one_rank_does(void **state)
 {
     (void)state;
@@ -442,7 +445,8 @@ static void models_of_images_compute_what_one_rank_does(void **state)
     }
 }
 
-/* Fused projections with fewer keys than heads, and fewer than ranks, under every pass. */
+/* Fused projections have fewer keys than heads, or fewer than ranks. They are tested under every
+ * pass. */
 static void fused_plans_compute_what_one_rank_does(void **state)
 {
     (void)state;
@@ -494,15 +498,15 @@ static void fused_plans_compute_what_one_rank_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_the_published_ones),
-        cmocka_unit_test(counts_are_those_of_the_sources),
+        cmocka_unit_test(parameter_counts_are_the_published_ones),
+        cmocka_unit_test(parameter_counts_are_those_of_the_table_of_sources),
         cmocka_unit_test(qwen_has_biases_or_head_norms),
         cmocka_unit_test(gemma_scales_its_embeddings),
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
         cmocka_unit_test(deepseek_and_gpt_oss_scale_as_published),
         cmocka_unit_test(yarn_can_be_switched_off),
         cmocka_unit_test(phi_3_takes_its_factors_by_the_length_of_a_sequence),
-        cmocka_unit_test(factors_are_in_the_text_of_a_plan),
+        cmocka_unit_test(the_text_of_a_plan_keeps_rope_factors),
         cmocka_unit_test(sinks_are_cut_over_tp_and_cp),
         cmocka_unit_test(plans_compute_what_one_rank_does),
         cmocka_unit_test(encoder_and_decoder_compute_what_one_rank_does),

@@ -1,7 +1,7 @@
-/* Compares Qwen2-VL with an implementation in this file, written from its paper and its published
- * code, not from the model script. It compares the loss of the whole model, with its encoder, its
- * merger and its positions of images and texts. Also tests the activations of encoders of images.
- */
+/* Compares Qwen2-VL with a second implementation in this file. It follows the paper and the
+ * published code, not the model script. The loss of the whole model must agree, with its encoder,
+ * its merger and its positions of images and texts. Also tests the activations of image
+ * encoders. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #include "tests/support/command.h"
 #include "tests/support/ops/eval.h"
 
-/* The tiny model (scripts/models/qwen2_vl.lua) on texts of 12 tokens. */
+/* The tiny model (scripts/models/qwen2_vl.lua) reads texts of 12 tokens. */
 enum { TEXT = 12, DIM = 48, HEADS = 4, KV = 2, HEAD = 12, HIDDEN = 80, VOCAB = 64, LAYERS = 2 };
 enum { ROWS = 4, COLUMNS = 8, PATCHES = ROWS * COLUMNS, IMAGE = PATCHES / 4 };
 enum { V_DIM = 32, V_HEADS = 4, V_HEAD = 8, V_IN = 6 * 4 * 4, V_HIDDEN = 128, ALL = TEXT + IMAGE };
@@ -61,7 +61,7 @@ static void line(void *self, const FieldLine *at, double *values)
         values[i] = sin(.37 * (double)(i + 1) + 1.3 * (double)at->row + 2.1 * (double)at->sample);
 }
 
-/* ---- the other implementation, for one sample ---- */
+/* ---- the second implementation, for one sample ---- */
 
 static const double *weight(const Model *m, const char *name, int64_t elements)
 {
@@ -76,7 +76,7 @@ static const double *weight(const Model *m, const char *name, int64_t elements)
     return NULL;
 }
 
-/* [n, in] -> [n, out] */
+/* x [n, in] -> y [n, out] */
 static double *linear(const Model *m, const char *name, const double *x, int64_t n, int64_t in,
                       int64_t out, bool bias)
 {
@@ -119,7 +119,7 @@ static void turn(double *head, int64_t half, const double *angle)
     }
 }
 
-/* angle: [n][head / 2] */
+/* x [n, dim], angle [n, head / 2] -> y [n, dim] */
 static double *attend(const Model *m, const char *name, const double *x, int64_t n, int64_t dim,
                       int64_t heads, int64_t kv, int64_t head, const double *angle, bool causal)
 {
@@ -162,7 +162,7 @@ static double gelu(double x)
     return .5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + .044715 * x * x * x)));
 }
 
-/* Patches come square by square: one token of the text stands for four of them. */
+/* Patches come in squares of four. One token of the text stands for each square. */
 static double *encode(const Model *m, const double *patches)
 {
     double angle[PATCHES][V_HEAD / 2];
@@ -197,9 +197,9 @@ static double *encode(const Model *m, const double *patches)
     return linear(m, "merger.last", inner, IMAGE, 4 * V_DIM, DIM, true);
 }
 
-/* Tokens before the image count from 0. Tokens of the image have the time of its first one, and
- * rows and columns counted from there. The text after the image continues after the largest of
- * these numbers. */
+/* Tokens before the image count from 0. All tokens of the image have the time of its first token.
+ * Their rows and columns are counted from there. The text after the image continues after the
+ * largest of these numbers. */
 static void positions(int before, int at[ALL][3])
 {
     int next = 0, tall = ROWS / 2, wide = COLUMNS / 2;
@@ -214,7 +214,7 @@ static void positions(int before, int at[ALL][3])
     }
 }
 
-/* Returns the sum of the losses of one text. */
+/* Returns the sum of the losses of one text's tokens. */
 static double losses(const Model *m, int before, const int32_t *tokens, const int32_t *labels,
                      const double *patches)
 {
@@ -301,7 +301,7 @@ static void qwen2_vl_is_the_published_model(void **state)
     }
 }
 
-/* CLIP and Qwen2-VL have QuickGELU in their encoders' blocks, x sigmoid(1.702 x), which is
+/* The blocks of CLIP's and Qwen2-VL's encoders use QuickGELU, x sigmoid(1.702 x). This is
  * silu(1.702 x) / 1.702. The projector and the merger have GELU. */
 static void encoders_of_images_have_quick_gelu(void **state)
 {

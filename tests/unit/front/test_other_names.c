@@ -25,9 +25,9 @@ static bool is_key(const char *key)
     return false;
 }
 
-/* If one name stands for several keys, the table has an explanation instead of a key. It contains a
- * space, so it is not looked up. */
-static void each_leads_to_a_key(void **state)
+/* If a foreign name stands for several keys, the table has an explanation instead of a key. An
+ * explanation contains a space, so the test does not look it up. */
+static void each_foreign_name_leads_to_a_key(void **state)
 {
     (void)state;
 #define ACCUMULATION "batch.global: "
@@ -48,7 +48,7 @@ static void each_leads_to_a_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_leads_to_a_key),
+        cmocka_unit_test(each_foreign_name_leads_to_a_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Schedules that a script writes itself. Every built-in schedule, written as a file and as a
- * function, compiles to the same plan, and so do files with communications. tests/bad_input has the
- * refusals; tests/exec/test_random draws schedules at random. */
+/* Schedules that a script writes itself, as a file or as a function. A built-in schedule that is
+ * written out in this way compiles to the same plan, and so does a file with communications.
+ * tests/bad_input has the refusals; tests/exec/test_random draws schedules at random. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static const char *lua_of(const Schedule *s)
     return str_text(&text);
 }
 
-static void built_ins_written_out(void **state)
+static void a_written_out_built_in_schedule_makes_the_same_plan(void **state)
 {
     (void)state;
     const char *folder = command_new_folder(arena);
@@ -145,8 +145,9 @@ static void built_ins_written_out(void **state)
         }
 }
 
-/* Overlapped pairs are read as two actions; spaces, quotes and a byte-order mark are ignored. */
-static void overlapped(void **state)
+/* An overlapped pair is read as two actions. Spaces, quotes and a
+ * byte-order mark are ignored. */
+static void an_overlapped_pair_is_read_as_two_actions(void **state)
 {
     (void)state;
     const char *folder = command_new_folder(arena);
@@ -160,9 +161,9 @@ static void overlapped(void **state)
     assert_true(same(l.id, load(folder, "csv = 'own.csv'", 2, 3).id));
 }
 
-/* In a scaled-down plan, a file keeps its ranks and micro-batches; a function is called with
- * smaller numbers. */
-static void made_small(void **state)
+/* In a scaled-down plan, a schedule file keeps its ranks and micro-batches. A function is called
+ * with smaller numbers. */
+static void a_scaled_down_plan_keeps_its_schedule(void **state)
 {
     (void)state;
     const char *folder = command_new_folder(arena),
@@ -197,7 +198,7 @@ static void made_small(void **state)
 }
 
 /* Loads a plan of two pipeline ranks and two micro-batches. Returns 0 if it is refused with the
- * expected words. */
+ * expected words, and 1 otherwise. */
 static int refuses(const char *path, const char *pp, const char *says)
 {
     Diag d = diag_in(arena);
@@ -218,8 +219,8 @@ static int refuses(const char *path, const char *pp, const char *says)
     return 1;
 }
 
-/* Files are refused if a cell is no action, or if a communication is one that no rank could do. */
-static void files_are_checked(void **state)
+/* A file is refused if a cell is no action, or if it has a communication that no rank could do. */
+static void schedule_files_are_checked(void **state)
 {
     (void)state;
     static const struct {
@@ -248,7 +249,8 @@ static void files_are_checked(void **state)
         {"0F0,0SEND_F0\n1F0\n", "0SEND_F0 has no matching 1RECV_F0 on another rank"},
         {"0F0\n1F0,1B0,1SEND_B0\n", "1SEND_B0 has no matching 0RECV_B0 on another rank"},
         {"0F0,0SEND_F0,1RECV_F0,1F0\n", "0SEND_F0 would send data from a rank to itself"},
-        /* the largest table of stages and micro-batches, and one that is larger */
+        /* The first table has the most stages and micro-batches that are allowed. The second has
+         * more. */
         {"2047F2047,2047SEND_B2047\n1F0\n",
          "2047SEND_B2047 is not on the line of the rank that computes its stage"},
         {"2047F2048,2047SEND_B2048\n1F0\n", "2048 stages times 2049 micro-batches are more than"},
@@ -263,8 +265,9 @@ static void files_are_checked(void **state)
     assert_int_equal(failed, 0);
 }
 
-/* A schedule file lies in the script's folder or below it. A script without a folder has none. */
-static void files_lie_beside_the_script(void **state)
+/* A schedule file lies in the script's folder or below it. A script that is no file has no folder,
+ * so it can name none. */
+static void schedule_files_lie_in_the_scripts_folder(void **state)
 {
     (void)state;
     const char *folder = command_new_folder(arena),
@@ -290,7 +293,7 @@ static void files_lie_beside_the_script(void **state)
 }
 
 /* A function is refused if its answer is not a list of actions for each rank. */
-static void functions_are_checked(void **state)
+static void results_of_schedule_functions_are_checked(void **state)
 {
     (void)state;
     static const struct {
@@ -319,7 +322,7 @@ static void functions_are_checked(void **state)
         {"function() return { [0] = {}, {}, x = {} } end",
          "error[schedule-ranks]: schedule: there is a list for rank string, but the mesh has 2"},
         {"function() return { [-1] = {} } end", "there is a list for rank -1, but the mesh has 2"},
-        /* the message names the line of the function, not the line of pp{} */
+        /* The message names the line of the function, not the line of pp{}. */
         {"(\nfunction() return 7 end)",
          ":3: error[schedule-ranks]: schedule returns number, but must return a list"},
         {"print",
@@ -336,11 +339,11 @@ static void functions_are_checked(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(built_ins_written_out),
-                                       TEST(overlapped),
-                                       TEST(made_small),
-                                       TEST(files_are_checked),
-                                       TEST(files_lie_beside_the_script),
-                                       TEST(functions_are_checked)};
+    const struct CMUnitTest tests[] = {TEST(a_written_out_built_in_schedule_makes_the_same_plan),
+                                       TEST(an_overlapped_pair_is_read_as_two_actions),
+                                       TEST(a_scaled_down_plan_keeps_its_schedule),
+                                       TEST(schedule_files_are_checked),
+                                       TEST(schedule_files_lie_in_the_scripts_folder),
+                                       TEST(results_of_schedule_functions_are_checked)};
     return cmocka_run_group_tests_name("own_schedule", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* A script may say by path patterns how weights are cut, which regions are recomputed and what
- * forms a unit. The patterns must set the right marks, and every such plan must compute the result
- * of one rank. tests/bad_input has the refusals. */
+/* A script may name modules by path patterns, to say how weights are split, which regions are
+ * recomputed and what forms a unit. The patterns must set the right marks. Every such plan must
+ * compute what one rank computes. tests/bad_input has the refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ typedef struct Compiled {
     const Graph *graph;
 } Compiled;
 
-/* Returns the graph after `pass`. */
+/* Compiles the plan up to `pass`, and returns the graph after it. */
 static Compiled compile(const char *model, const char *mesh, const char *parallel, const char *pass)
 {
     Compiled c = {.arena = arena_new()};
@@ -64,7 +64,7 @@ static const Tensor *output_of(const Graph *g, const char *module)
     return NULL;
 }
 
-static void styles_cut_what_they_say(void **state)
+static void styles_split_the_named_dimensions(void **state)
 {
     (void)state;
     Compiled c =
@@ -82,22 +82,22 @@ static void styles_cut_what_they_say(void **state)
     assert_int_equal(output_of(g, "tok_embeddings")->use.on[0], SPLIT(2));
     assert_int_equal(output_of(g, "layers.1.ffn_norm")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.1.ffn_norm.weight")->use.on[0], WHOLE);
-    /* each rank computes a part, instead of computing the whole and cutting it */
+    /* Each rank computes a part of the norm, instead of computing all of it and keeping a part. */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (is_of(g, n, "layers.1.ffn_norm")) assert_int_equal(n->split[0], 's');
         if (is_of(g, n, "layers.1.feed_forward.w2"))
             assert_int_equal(g->tensors.at[n->in[0]].use.on[0], WHOLE);
     }
-    /* tensors that no pattern names follow the model */
+    /* Tensors that no pattern names follow the marks of the model. */
     assert_int_equal(param(g, "layers.0.attention.wq.weight")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.0.feed_forward.w1.weight")->use.on[0], SPLIT(1));
     assert_int_equal(output_of(g, "layers.0.attention_norm")->use.on[0], WHOLE);
     arena_free(c.arena);
 }
 
-/* A model with weights of several segments, and with biases; `marks` are its own, `parallel` the
- * plan's. Returns the layouts of its parameters in use. */
+/* Returns the layouts in use of a model's parameters, as text. Its weights have several segments,
+ * and biases. `marks` are marks of the model, `parallel` the passes of the plan. */
 static const char *layouts_of(Arena *arena, const char *marks, const char *parallel)
 {
     Diag d = diag_in(arena);
@@ -134,9 +134,9 @@ static const char *layouts_of(Arena *arena, const char *marks, const char *paral
     return str_text(&text);
 }
 
-/* If patterns say the same as the marks of the model, they cut the same dimension of every weight
- * and bias. */
-static void patterns_mean_what_marks_mean(void **state)
+/* Patterns that say the same as the model's marks split the same dimension of every weight and
+ * bias. */
+static void patterns_equal_to_the_marks_give_the_same_layouts(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -148,7 +148,8 @@ static void patterns_mean_what_marks_mean(void **state)
                    "tp { plan = { embed = 'rowwise', head = 'colwise', both = 'colwise',"
                    " wide = 'colwise', down = 'rowwise' } }");
     assert_string_equal(marked, named);
-    const char *bias = arena_print(arena, "both.bias %d\n", SPLIT(1)); /* not cut by its segments */
+    /* the bias is split as a whole, not within each segment */
+    const char *bias = arena_print(arena, "both.bias %d\n", SPLIT(1));
     assert_non_null(strstr(marked, bias));
     arena_free(arena);
 }
@@ -169,8 +170,8 @@ static void verify(const char *model, const char *mesh, const char *parallel)
     arena_free(arena);
 }
 
-/* With plan_only, the model's own rules count no more: only the named modules are split. */
-static void plan_only_splits_what_is_named(void **state)
+/* With plan_only, the model's own marks do not count, and only the named modules are split. */
+static void plan_only_splits_only_the_named_modules(void **state)
 {
     (void)state;
     for (int only = 0; only < 2; only++) {
@@ -222,8 +223,8 @@ static void every_style_computes_what_one_rank_does(void **state)
     arena_free(arena);
 }
 
-/* tp has two parts (KV heads, and query heads of one KV head). The layout of a pattern changes
- * nested parts of one dimension. */
+/* tp has two parts: it splits KV heads, and query heads of one KV head. A pattern's layout then
+ * changes two nested parts of one dimension. */
 static void styles_fit_more_ranks_than_kv_heads(void **state)
 {
     (void)state;
@@ -245,10 +246,10 @@ static void styles_fit_more_ranks_than_kv_heads(void **state)
     arena_free(arena);
 }
 
-/* Only the feed-forward is cut. The embedding reads the whole tied table. The head reads it for a
- * part of the sequence. So one contribution to its gradient is whole, and the other is a partial
- * sum. */
-static void a_tied_head_that_is_not_cut_reads_a_part_of_the_sequence(void **state)
+/* Only the feed-forward is split. The embedding reads the whole tied table, but the head reads it
+ * for a part of the sequence. So one contribution to the table's gradient is whole, and the other
+ * is a partial sum. */
+static void a_tied_head_may_read_a_part_of_the_sequence(void **state)
 {
     (void)state;
     static const char *const plans[][2] = {
@@ -271,8 +272,8 @@ static void a_tied_head_that_is_not_cut_reads_a_part_of_the_sequence(void **stat
     arena_free(arena);
 }
 
-/* A head that stays split over the sequence: the loss is then a sum over tp too. */
-static void the_loss_is_summed_where_the_sequence_is_split(void **state)
+/* A head that stays split over the sequence makes the loss a sum over tp, too. */
+static void the_loss_is_summed_over_a_split_sequence(void **state)
 {
     (void)state;
     static const char plan[] = "tp { sequence = true, plan = { output = 'sequence_parallel',"
@@ -285,10 +286,10 @@ static void the_loss_is_summed_where_the_sequence_is_split(void **state)
     arena_free(arena);
 }
 
-/* Units for which the proofs were once wrong. One is a single norm weight, which is flat and has
- * its own shape at the same time. The other is an embedding, whose backward reads no weights, so
- * that a gather ahead of it is for the next micro-batch. */
-static void units_of_one_tensor_are_planned_without_complaint(void **state)
+/* The proofs were once wrong for these units. One is a single norm weight, whose flat form equals
+ * its own shape. The other is an embedding: its backward pass reads no weights, so a gather before
+ * it serves the next micro-batch. */
+static void plans_with_units_of_one_tensor_are_proven(void **state)
 {
     (void)state;
     static const char *const plans[][2] = {
@@ -321,7 +322,7 @@ static const char *region_path(const Graph *g, const char *module)
     return "";
 }
 
-static void regions_are_what_is_listed(void **state)
+static void regions_are_the_listed_modules(void **state)
 {
     (void)state;
     Compiled c = compile("llama' { size = 'tiny', layers = 5 }", "tp = 1",
@@ -351,7 +352,7 @@ static const Unit *unit_of(const Graph *g, const char *name)
     return &g->units.at[param(g, name)->unit];
 }
 
-static void units_are_what_is_listed(void **state)
+static void units_are_the_listed_modules(void **state)
 {
     (void)state;
     Compiled c = compile("llama' 'tiny'", "dp_shard = 2",
@@ -392,17 +393,17 @@ static void regions_and_units_compute_what_one_rank_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(styles_cut_what_they_say),
-        cmocka_unit_test(patterns_mean_what_marks_mean),
-        cmocka_unit_test(plan_only_splits_what_is_named),
+        cmocka_unit_test(styles_split_the_named_dimensions),
+        cmocka_unit_test(patterns_equal_to_the_marks_give_the_same_layouts),
+        cmocka_unit_test(plan_only_splits_only_the_named_modules),
         cmocka_unit_test(every_style_computes_what_one_rank_does),
-        cmocka_unit_test(regions_are_what_is_listed),
-        cmocka_unit_test(units_are_what_is_listed),
+        cmocka_unit_test(regions_are_the_listed_modules),
+        cmocka_unit_test(units_are_the_listed_modules),
         cmocka_unit_test(regions_and_units_compute_what_one_rank_does),
         cmocka_unit_test(styles_fit_more_ranks_than_kv_heads),
-        cmocka_unit_test(a_tied_head_that_is_not_cut_reads_a_part_of_the_sequence),
-        cmocka_unit_test(units_of_one_tensor_are_planned_without_complaint),
-        cmocka_unit_test(the_loss_is_summed_where_the_sequence_is_split),
+        cmocka_unit_test(a_tied_head_may_read_a_part_of_the_sequence),
+        cmocka_unit_test(plans_with_units_of_one_tensor_are_proven),
+        cmocka_unit_test(the_loss_is_summed_over_a_split_sequence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Rotary positions of sequences with an image, and sinusoidal positions: their plans compute the
- * result of one rank, and an image that does not fit the sequence is refused. */
+/* Rotary positions of sequences with an image, and sinusoidal positions. Their plans compute what
+ * one rank computes. An image that does not fit the sequence is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "tests/support/command.h"
 
-/* Two blocks of attention: as in a decoder, and as in an encoder. */
+/* Writes a plan with two blocks of attention: one as in a decoder, and one as in an encoder. */
 static void write_plan(Arena *arena, const char *tokens, const char *decoder, const char *encoder,
                        const char *rest)
 {
@@ -59,14 +59,14 @@ static void expect_pass(const char *tokens, const char *decoder, const char *enc
     }
 }
 
-static void ranks_turn_their_own_tokens(void **state)
+static void ranks_rotate_their_own_tokens(void **state)
 {
     (void)state;
     expect_pass("m.e(t)", DECODER, ENCODER);
 }
 
 /* Each rank adds the sines of its own tokens. The op that makes them has an attribute, but the op
- * that carries the gradient has none. */
+ * that carries their gradient has none. */
 static void ranks_add_sines_of_their_own_tokens(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void images_that_do_not_fit_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_turn_their_own_tokens),
+        cmocka_unit_test(ranks_rotate_their_own_tokens),
         cmocka_unit_test(ranks_add_sines_of_their_own_tokens),
         cmocka_unit_test(images_that_do_not_fit_are_refused),
     };

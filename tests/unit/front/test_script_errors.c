@@ -1,5 +1,5 @@
-/* The exact words for rare mistakes in scripts and settings: limits, keys that are no names, errors
- * that a script caught and raises again, and Lua's functions with unusual arguments.
+/* The exact words for rare mistakes in scripts and settings: exceeded limits, keys that are no
+ * names, errors that a script catches and raises again, and unusual arguments of Lua's functions.
  * tests/bad_input has the common mistakes. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,10 +15,10 @@
 
 typedef struct Case {
     const char *script, *set; /* set: NULL, or one setting */
-    const char *says;         /* a part of the diagnostics */
+    const char *says;         /* a part of the expected diagnostics */
 } Case;
 
-/* Returns 0 if the script is refused with the expected words. */
+/* Returns 0 if the script is refused with the expected words, and 1 otherwise. */
 static int refuses(const char *script, const char *set, const char *says)
 {
     const FrontOptions options = {.set = &set, .n_set = set != NULL};
@@ -46,7 +46,7 @@ static void expect_all(const Case *cases, size_t n, const char *before, const ch
     expect_all((cases), sizeof(cases) / sizeof *(cases), before, after)
 
 /* Lua's functions that run other code, read files or change the interpreter are missing. */
-static void dangerous_names_are_gone(void **state)
+static void dangerous_functions_of_lua_are_missing(void **state)
 {
     (void)state;
     static const char *const names[] = {
@@ -68,7 +68,7 @@ static void dangerous_names_are_gone(void **state)
     EXPECT(members, "", "");
 }
 
-/* A text that looks like "file:line:" names a place only if the file and the line can exist. */
+/* A text that looks like "file:line:" names a place only if the file and the line exist. */
 static void errors_keep_their_words(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void errors_keep_their_words(void **state)
         {"\n\nlocal _, e = pcall(error, 'words', 0)\nerror(e, 0)", NULL,
          ":4: error[lua-error]: words\n"},
         {"error(nil)", NULL, "the script calls error() with a nil, but only a text can be printed"},
-        /* An error of a function of Tandem keeps its rule, and a script cannot change it. */
+        /* An error of a function of Tandem keeps its rule. A script cannot change the rule. */
         {"local _, e = pcall(require, 'nothing') error(tostring(e), 0)", NULL,
          ":1: error[lua-error]: require: there is no script nothing.lua\n"},
         {"local _, e = pcall(require, 'nothing')\nerror(e)", NULL,
@@ -105,7 +105,8 @@ static void errors_keep_their_words(void **state)
     EXPECT(cases, "", "\n");
 }
 
-/* Lua's functions, with arguments whose results differ from plain Lua's or are refused. */
+/* For these arguments, the results of Lua's functions differ from plain Lua's, or the call is
+ * refused. */
 static void functions_of_lua_are_bounded(void **state)
 {
     (void)state;
@@ -134,8 +135,8 @@ static void functions_of_lua_are_bounded(void **state)
     EXPECT(cases, "local result = ", " error('result: ' .. tostring(result), 0)\n");
 }
 
-/* Numbers come first, by value, then texts, then booleans. */
-static void pairs_has_an_order(void **state)
+/* Keys come in a fixed order: numbers by value, then texts, then booleans. */
+static void pairs_and_next_have_a_fixed_order(void **state)
 {
     (void)state;
     static const Case cases[] = {
@@ -199,7 +200,7 @@ static void plans_have_limits(void **state)
            " }\n");
 }
 
-/* The line of a key is found behind any text, comment or operator. */
+/* The line of a key is found after any text, comment or operator. */
 static void lines_of_keys_are_found(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static void lines_of_keys_are_found(void **state)
            " })\n");
 }
 
-static void settings_fit_the_plan(void **state)
+static void settings_without_a_place_in_the_plan_are_refused(void **state)
 {
     (void)state;
     static const Case cases[] = {
@@ -268,7 +269,7 @@ static void settings_fit_the_plan(void **state)
            " }\n");
 }
 
-static void settings_have_a_number(void **state)
+static void more_than_64_settings_are_refused(void **state)
 {
     (void)state;
     const char *set[65];
@@ -282,14 +283,14 @@ static void settings_have_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dangerous_names_are_gone),
+        cmocka_unit_test(dangerous_functions_of_lua_are_missing),
         cmocka_unit_test(errors_keep_their_words),
         cmocka_unit_test(functions_of_lua_are_bounded),
-        cmocka_unit_test(pairs_has_an_order),
+        cmocka_unit_test(pairs_and_next_have_a_fixed_order),
         cmocka_unit_test(plans_have_limits),
         cmocka_unit_test(lines_of_keys_are_found),
-        cmocka_unit_test(settings_fit_the_plan),
-        cmocka_unit_test(settings_have_a_number),
+        cmocka_unit_test(settings_without_a_place_in_the_plan_are_refused),
+        cmocka_unit_test(more_than_64_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

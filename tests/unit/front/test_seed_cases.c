@@ -1,8 +1,8 @@
-/* Compares the behaviour of KempnerForge, miles-credit and NeMo Automodel for a configuration with
- * Tandem's. There is one test for each row of tests/data/seed_cases.csv and seed_cases_more.csv
- * (more facts from their sources), named by its id. Every row has a script. If the verdict of a row
- * is an error, its script must be refused, and a similar legal script must not. Otherwise the row
- * must say why its script is not refused. */
+/* Compares how Tandem and another system (KempnerForge, miles-credit or NeMo Automodel) treat a
+ * configuration. There is one test for each row of tests/data/seed_cases.csv and
+ * seed_cases_more.csv (more facts from their sources), named by its id. Every row has a script. If
+ * the verdict of a row is an error, its script must be refused, and a similar legal script must
+ * not. If Tandem does not refuse such a script, the row must say why. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

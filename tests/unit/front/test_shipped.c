@@ -1,5 +1,5 @@
-/* The scripts of the library are compiled when Tandem is built. Every script must have its code,
- * and a plan must be the same whether the library is read as code or as text. */
+/* The library's scripts are compiled when Tandem is built. Every script must have its compiled
+ * code. A plan must be the same whether the library is read as code or as text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,8 @@ static int add_code(lua_State *L, const void *from, size_t n, void *self)
     return 0;
 }
 
-/* Pops a function and returns its compiled code, with the names and lines of all inner functions.
+/* Pops a function from Lua's stack. Returns its compiled code, with the names and lines of all
+ * inner functions.
  */
 static Str pop_code(Arena *arena, lua_State *L)
 {
@@ -78,7 +79,7 @@ static void every_script_has_its_code(void **state)
     arena_free(arena);
 }
 
-static void another_text_has_no_code(void **state)
+static void a_changed_text_has_no_compiled_code(void **state)
 {
     (void)state;
     lua_State *L = luaL_newstate();
@@ -88,9 +89,10 @@ static void another_text_has_no_code(void **state)
     lua_close(L);
 }
 
-/* ---- the same from text ---- */
+/* ---- plans with the library as text ---- */
 
-/* Copies the script into the folder `library`, with a line more at its end. */
+/* Copies the script into the folder `library` and adds a line at its end, so that it has no
+ * compiled code. */
 static void copy_changed(Arena *arena, const char *path)
 {
     size_t n;
@@ -99,7 +101,8 @@ static void copy_changed(Arena *arena, const char *path)
     command_write_file(to, arena_print(arena, "%s\n-- changed\n", text));
 }
 
-/* Mistakes that the library finds are in tests/bad_input; their messages name lines of the library.
+/* Includes scripts of tests/bad_input with mistakes that the library finds. Their messages name
+ * lines of the library.
  */
 static const char *const plans[] = {
     LIBRARY "/plans/tiny_text.lua",
@@ -123,7 +126,7 @@ static const char *check(Arena *arena, const char *plan)
     return arena_print(arena, "%d\n%s%s", r.exit_code, r.out, r.err);
 }
 
-static void a_plan_reads_the_same_from_text(void **state)
+static void a_plan_is_the_same_with_the_library_as_text(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -144,8 +147,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_script_has_its_code),
-        cmocka_unit_test(another_text_has_no_code),
-        cmocka_unit_test(a_plan_reads_the_same_from_text),
+        cmocka_unit_test(a_changed_text_has_no_compiled_code),
+        cmocka_unit_test(a_plan_is_the_same_with_the_library_as_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@
 
 static Str *recorded;
 static const Impostor *used;
-static const char *failing; /* name of the function whose next call fails; NULL: none */
+static const char *failing; /* the function whose next call fails; NULL: none */
 static int failing_error;
 static bool is_late;
 static time_t later_s; /* seconds by which the clock is ahead */
@@ -82,7 +82,7 @@ pid_t fork(void)
     NEXT("fork", pid_t, void);
     if (fails("fork")) return -1;
     const pid_t pid = next();
-    if (pid == 0) failing = NULL; /* only the parent's calls fail */
+    if (pid == 0) failing = NULL; /* only calls of the parent may fail */
     if (pid == 0 && used != NULL) be(used);
     return pid;
 }

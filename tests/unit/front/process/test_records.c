@@ -1,5 +1,5 @@
-/* A script may have taken over the process that evaluates it, so its parent trusts no record. Here
- * the streams of real scripts are changed in one place and sent again. */
+/* A script may have taken over the process that evaluates it, so the parent trusts no record from
+ * it. The tests change the recorded streams of real scripts in one place and send them again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,8 @@ typedef struct Source {
     bool shrink, held, sweep;
 } Source;
 
-/* Together they send records of every kind but RECORD_other, which is for values of a wrong type.
+/* Together these scripts send records of every kind except RECORD_other, which is for values of a
+ * wrong type.
  */
 static const Source sources[] = {
     {.code = "return plan { model = require 'models.phi' { size = '3-tiny', fused = true },\n"
@@ -67,7 +68,7 @@ static bool sweep(const Source *source, Arena *arena, Diag *d)
     return fine;
 }
 
-/* Returns the errors; "" if there are none. */
+/* Returns the errors of the script; "" if there are none. */
 static const char *evaluate(const Source *source, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -97,7 +98,7 @@ static const char *evaluate(const Source *source, Arena *arena)
 
 typedef struct Record {
     uint32_t kind, n; /* bytes of its content, which follow the header of 8 bytes */
-    size_t at;        /* of its header */
+    size_t at;        /* the place of its header in the stream */
 } Record;
 typedef struct Sent {
     Str bytes;
@@ -121,7 +122,7 @@ static Sent stream_of(const Source *source, Arena *arena)
     return s;
 }
 
-/* Evaluates the script, whose process sends these bytes instead of its own. */
+/* Evaluates the script with an impostor that sends these bytes. Returns the errors. */
 static const char *errors_of(const Source *source, const Str *bytes, Arena *arena)
 {
     const Impostor impostor = {bytes->at, bytes->n, IMPOSTOR_waits, 0};
@@ -149,7 +150,7 @@ static const char *content_of(const Sent *s, uint32_t r)
     return s->bytes.at + s->records.at[r].at + 8;
 }
 
-/* True for the first, the second and the last record of a kind. */
+/* Returns true for the first, the second and the last record of a kind. */
 static bool is_sampled(const Sent *s, uint32_t r)
 {
     uint32_t before = 0, after = 0;
@@ -174,9 +175,9 @@ static void expect(const Source *source, const Record *r, const char *change, co
                  r->kind, r->at, change, damaged, errors);
 }
 
-/* A stream that is sent again is understood, and its process is ended, although it stays. A content
- * that lacks a byte, or has one too many, is refused. A record may be lost or doubled: the plan may
- * then be legal. */
+/* An unchanged stream is accepted, and the process that sent it and stays is ended. A record whose
+ * content lacks a byte, or has one too many, is refused. A stream that lacks a record or has one
+ * twice may still be a legal plan, so it only must do no harm. */
 static void a_record_of_another_length_is_refused(void **state)
 {
     (void)state;
@@ -222,7 +223,8 @@ static void a_record_of_another_length_is_refused(void **state)
     arena_free(arena);
 }
 
-/* Writes a folder of the same length in place of the source tree's, which differs on each machine.
+/* Replaces the path of the source tree, which differs on each machine, by another path of the same
+ * length.
  */
 static void hide_tree(Str *bytes)
 {
@@ -232,16 +234,17 @@ static void hide_tree(Str *bytes)
         if (memcmp(bytes->at + at, tree, n) == 0) memset(bytes->at + at + 1, 't', n - 2);
 }
 
-/* The fuzz target of streams begins with stored ones. If the form of records changes, they must be
- * written again (TANDEM_UPDATE_GOLDEN=1), or the target would not get beyond their first records.
+/* The fuzz target of streams begins with stored ones. If the form of records changes, the stored
+ * streams must be written again (TANDEM_UPDATE_GOLDEN=1). Otherwise the target would not get beyond
+ * their first records.
  */
-static void the_fuzzer_begins_with_streams_of_today(void **state)
+static void the_fuzzers_stored_streams_are_current(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     const char *value = getenv("TANDEM_UPDATE_GOLDEN");
     for (uint32_t i = 0; i < SOURCES; i++) {
-        if (sources[i].sweep) continue; /* the target makes a plan of what it reads */
+        if (sources[i].sweep) continue; /* the fuzz target can only make a plan of a stream */
         const char *path =
             arena_print(arena, TANDEM_SOURCE_DIR "/tests/fuzz/corpus/stream/script_%u", i);
         if (value != NULL && strcmp(value, "1") == 0) {
@@ -265,8 +268,8 @@ static void the_fuzzer_begins_with_streams_of_today(void **state)
 
 /* ---- single fields */
 
-/* Returns where a field begins in a content, after fields with these letters: u and i and f are
- * numbers of 4, 8 and 8 bytes, t is a text. */
+/* Returns where a field begins in a content. `before` has one letter for each earlier field: u is a
+ * number of 4 bytes, i and f are numbers of 8 bytes, and t is a text. */
 static size_t offset_of(const char *content, const char *before)
 {
     size_t at = 0;
@@ -280,8 +283,8 @@ static size_t offset_of(const char *content, const char *before)
 
 typedef struct FieldChange {
     uint32_t source, kind;
-    const char *before; /* the fields before the one that is changed */
-    uint32_t value;     /* of the four bytes there */
+    const char *before; /* letters for the fields before the changed one */
+    uint32_t value;     /* the new four bytes */
 } FieldChange;
 
 #define PARAM "utuuuuuuuffu"
@@ -292,10 +295,10 @@ static const FieldChange changes[] = {
     {0, RECORD_param, "", 99},              /* its number */
     {0, RECORD_param, "ut", 0},             /* its module */
     {0, RECORD_param, "ut", 1u << 20},      /* the same */
-    {0, RECORD_param, "utuuu", 99},         /* the way to split it */
+    {0, RECORD_param, "utuuu", 99},         /* the way to split it over tp */
     {0, RECORD_param, "utuuuu", 6},         /* the dimension that is split */
     {0, RECORD_param, "utuuuuu", 6},        /* the other dimension */
-    {0, RECORD_param, "utuuuuuu", 99},      /* how it begins */
+    {0, RECORD_param, "utuuuuuu", 99},      /* the kind of initial values */
     {0, RECORD_param, PARAM, 0},            /* the number of dimensions */
     {0, RECORD_param, PARAM, 7},            /* the same */
     {0, RECORD_param, PARAM "u", 0},        /* a dimension */
@@ -313,7 +316,7 @@ static const FieldChange changes[] = {
     {0, RECORD_op, "uuuuu", 9},             /* the number of its inputs */
     {0, RECORD_loss, "", 0},                /* the tensor */
     {0, RECORD_loss, "", 1u << 20},         /* the same */
-    {0, RECORD_loss, "", 1},                /* a tensor that is no loss */
+    {0, RECORD_loss, "", 1},                /* a tensor that is not a loss */
     {2, RECORD_seq, "", 0},                 /* the length of a sequence */
     {2, RECORD_seq, "", (1u << 26) + 1},    /* the same */
     {5, RECORD_field, "", 0},               /* a size of a field */
@@ -350,8 +353,8 @@ static void a_field_out_of_range_is_refused(void **state)
     arena_free(arena);
 }
 
-/* Any four bytes of the model's records may change. The plan may be legal then, and is else refused
- * as damaged or for its model. */
+/* Any four bytes of the model's records may change. The plan may then be legal. Otherwise it is
+ * refused, as damaged or because of its model. */
 static void any_changed_word_is_harmless(void **state)
 {
     (void)state;
@@ -379,8 +382,8 @@ static void any_changed_word_is_harmless(void **state)
     arena_free(arena);
 }
 
-/* A text has a length that is limited and no byte 0. */
-static void a_text_that_is_none_is_refused(void **state)
+/* A text has a limited length and contains no byte 0. */
+static void a_text_too_long_or_with_a_zero_byte_is_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -404,10 +407,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_record_of_another_length_is_refused, no_impostor),
-        cmocka_unit_test_teardown(the_fuzzer_begins_with_streams_of_today, no_impostor),
+        cmocka_unit_test_teardown(the_fuzzers_stored_streams_are_current, no_impostor),
         cmocka_unit_test_teardown(a_field_out_of_range_is_refused, no_impostor),
         cmocka_unit_test_teardown(any_changed_word_is_harmless, no_impostor),
-        cmocka_unit_test_teardown(a_text_that_is_none_is_refused, no_impostor),
+        cmocka_unit_test_teardown(a_text_too_long_or_with_a_zero_byte_is_refused, no_impostor),
     };
     return cmocka_run_group_tests_name("records of a script", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The message for a script whose process ended without a last record. It follows from the exit
- * status and from the process's last words. */
+/* Tests the message for a script whose process ended without a last record. The message depends on
+ * the exit status and on the process's last words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "planner/front/child/child.h"
 #include "planner/front/parent.h"
 
-/* What a child's end says: its last words, or its exit status. */
+/* The last words of a child, or else its exit status, explain its end. */
 static void ends_are_explained(void **state)
 {
     (void)state;
@@ -40,7 +40,7 @@ static void ends_are_explained(void **state)
         Diag d = diag_in(arena);
         int words[2];
         assert_int_equal(pipe(words), 0);
-        close(words[1]); /* no last words */
+        close(words[1]); /* the child left no last words */
         Script s = {.words = words[0], .cpu_s = 3};
         draft = (Draft){.d = &d, .arena = arena};
         script_explain_end(&s, &draft, cases[i].status, cases[i].stream);
@@ -72,8 +72,8 @@ static void ends_are_explained(void **state)
     }
 }
 
-/* The memory that no limit of Lua counts has a limit, too: that of the process. Shadow memory of
- * AddressSanitizer is larger than any limit, so such a build has none. */
+/* Lua's limit does not count all memory, so the process has a limit, too. A build with
+ * AddressSanitizer has none, because its shadow memory is larger than any limit. */
 static void the_process_has_a_limit_of_memory(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ static const char sweep[] = "return sweep { plan = 'plans/tiny_text.lua',\n"
                             "  vary = { ['mesh.tp'] = { 1, 2 } },\n"
                             "  score = function(result) return result.mfu end }";
 
-/* The ways to use a script, each with a process of its own. */
+/* The ways to use a script. Each starts a process for it. */
 typedef enum Use { USE_once, USE_held, USE_sweep, USES } Use;
 
 static bool evaluate_sweep(Arena *arena, Diag *d)
@@ -95,7 +95,7 @@ static void assert_says(Use use, const char *expected)
     arena_free(arena);
 }
 
-static void a_process_that_cannot_start_is_named(void **state)
+static void a_process_that_cannot_start_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -115,7 +115,7 @@ static void a_process_that_cannot_start_is_named(void **state)
         }
 }
 
-static void a_failed_transfer_is_named(void **state)
+static void a_failed_transfer_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -144,7 +144,8 @@ static void an_interrupted_call_is_repeated(void **state)
     static const char *const functions[] = {"recv", "poll", "waitpid", "send"};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         for (Use use = USE_once; use < USES; use++) {
-            /* only requests of held scripts and sweeps can be long; the answer of a plan is not */
+            /* Only requests of held scripts and sweeps can be long enough to be interrupted. A
+             * script that is used once gets no request. */
             if (use == USE_once && strcmp(functions[i], "send") == 0) continue;
             impostor_fail(functions[i], EINTR);
             assert_says(use, NULL);
@@ -166,7 +167,7 @@ static void a_silent_process_is_stopped(void **state)
     }
 }
 
-/* The process ends before its last record. The message follows from the way in which it ended. */
+/* A process that ends before its last record is explained by the way in which it ended. */
 static void an_early_end_is_explained(void **state)
 {
     (void)state;
@@ -191,7 +192,8 @@ static void an_early_end_is_explained(void **state)
     static const char part[] = {RECORD_file, 0, 0, 0, 40, 0, 0, 0, 1};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (Use use = USE_once; use < USES; use++)
-            for (uint32_t cut = 0; cut < 3; cut++) { /* no byte, a part of a header, of a record */
+            /* cuts: no byte, a part of a header, or a part of a record */
+            for (uint32_t cut = 0; cut < 3; cut++) {
                 const Impostor impostor = {part, cut * (sizeof part / 2), cases[i].end,
                                            cases[i].code};
                 impostor_use(&impostor);
@@ -200,7 +202,7 @@ static void an_early_end_is_explained(void **state)
             }
 }
 
-/* A process that sends no record, but does not end, is ended. */
+/* If a process sends a damaged header and does not end, the parent ends it. */
 static void a_damaged_header_ends_the_process(void **state)
 {
     (void)state;
@@ -225,8 +227,8 @@ static void a_damaged_header_ends_the_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_process_that_cannot_start_is_named),
-        cmocka_unit_test(a_failed_transfer_is_named),
+        cmocka_unit_test(a_process_that_cannot_start_is_reported),
+        cmocka_unit_test(a_failed_transfer_is_reported),
         cmocka_unit_test(an_interrupted_call_is_repeated),
         cmocka_unit_test(a_silent_process_is_stopped),
         cmocka_unit_test(an_early_end_is_explained),
