@@ -1,6 +1,6 @@
-/* Attributes of ops have bounds (planner/ir/op/attrs.def), beyond which a kernel would divide by
- * zero or leave its buffers. Each attribute of each op is tried in a plan's text: at its bounds,
- * beyond them, and where the op has no such attribute. */
+/* Attributes of ops have bounds (planner/ir/op/attrs.def). Beyond them a kernel would divide by
+ * zero or leave its buffers. The tests try each attribute of each op in a plan's text: at its
+ * bounds, beyond them, and on ops without this attribute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +14,10 @@
 #include "planner/ir/window.h"
 #include "tests/support/test_arena.h"
 
-/* Attributes that the op needs, at values which contradict no other attribute. */
+/* Returns the attributes that the op needs, with values that contradict no other attribute. */
 static Attrs sound_attrs(OpKind op)
 {
-    /* An attribute that must stay below another one; the other one gets its largest value. */
+    /* Each of these must stay above another attribute, so it gets its largest value. */
     static const uint32_t large[] = {ATTR_hi, ATTR_rope_factor, ATTR_rope_context, ATTR_rope_high};
     Attrs attrs;
     memset(&attrs, 0, sizeof attrs);
@@ -29,7 +29,7 @@ static Attrs sound_attrs(OpKind op)
             if (large[k] == i) x = b.hi;
         attr_set(&attrs, i, x);
     }
-    /* the attribute `hi` is allowed only with rows and columns */
+    /* The attribute `hi` is allowed only with rows and columns. */
     if (op == OP_rope || op == OP_rope_grad) attrs.rows = attrs.columns = 1;
     return attrs;
 }
@@ -57,7 +57,7 @@ static const char *read_with(OpKind op, uint32_t attr, double x)
     return d.items.at[0].text;
 }
 
-/* The message must name the op, the attribute and its bounds. */
+/* Expects a refusal whose message names the op, the attribute and its bounds. */
 static void must_refuse(OpKind op, const AttrBounds *b, double x)
 {
     const char *said = read_with(op, b->attr, x);
@@ -68,8 +68,8 @@ static void must_refuse(OpKind op, const AttrBounds *b, double x)
                  said ? said : "accepted");
 }
 
-/* At its bound, an attribute may contradict another one. But no message may say that it is too
- * large or too small. */
+/* At its bound, an attribute may contradict another attribute. But no message may say that it is
+ * too large or too small. */
 static void must_allow(OpKind op, const AttrBounds *b, double x)
 {
     const char *said = read_with(op, b->attr, x);
@@ -105,7 +105,7 @@ static void each_attribute_keeps_its_bounds(void **state)
 }
 
 /* An attribute that the op does not have must be zero. */
-static void no_op_has_foreign_attributes(void **state)
+static void attributes_that_an_op_does_not_have_are_refused(void **state)
 {
     (void)state;
     for (int op = OP_none + 1; op < OP_COUNT; op++)
@@ -150,8 +150,8 @@ static const char *fault_of(OpKind op, Attrs attrs)
     return op_attrs_fit(op, &attrs, &why) ? "" : str_text(&why);
 }
 
-/* Bounds that follow from a formula or a kernel. They are written here a second time, because tests
- * that read the bounds from attrs.def cannot find a wrong row there. */
+/* These bounds follow from a formula or a kernel. They are written here a second time, because a
+ * test that reads the bounds from attrs.def cannot find a wrong row there. */
 static void bounds_follow_from_the_formulas(void **state)
 {
     (void)state;
@@ -162,7 +162,7 @@ static void bounds_follow_from_the_formulas(void **state)
     } cases[] = {
         {OP_rope, ATTR_theta, 1e4, 0},           /* positions are divided by its powers */
         {OP_sinusoid, ATTR_theta, 1e4, 1},       /* all frequencies would be equal */
-        {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* the root of a negative number */
+        {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* otherwise the root of a negative number */
         {OP_dropout, ATTR_drop, 0.1, 1},         /* kept elements are divided by 1 - drop */
         {OP_attention, ATTR_drop, 0.1, 1},       /* kept scores are divided by 1 - drop */
         {OP_soft_cap, ATTR_scale, 30, 0},        /* logits are divided by it */
@@ -178,7 +178,7 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_quantise, ATTR_scale, 448, 0},      /* values are divided by the largest */
         {OP_slice, ATTR_parts, 2, 0},           /* the dimension is divided by it */
         {OP_slice, ATTR_dim, 1, MAX_DIMS},      /* it must be the number of a dimension */
-        {OP_reduce_scatter, ATTR_reduce, 1, 0}, /* collectives have no such reduction */
+        {OP_reduce_scatter, ATTR_reduce, 1, 0}, /* no collective has such a reduction */
         {OP_adamw, ATTR_beta1, 0.9, 1},         /* the moment is divided by 1 - beta1^t */
         {OP_adamw, ATTR_beta2, 0.999, 1},       /* the moment is divided by 1 - beta2^t */
     };
@@ -194,7 +194,7 @@ static void bounds_follow_from_the_formulas(void **state)
     }
 }
 
-/* With context 0, rotary positions by YaRN once became NaN. */
+/* With context 0, rotary positions by YaRN were once NaN. */
 static void attributes_that_contradict_each_other_are_refused(void **state)
 {
     (void)state;
@@ -247,12 +247,12 @@ static void attributes_that_contradict_each_other_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_pack, a), "chunks must be 0 or 2"));
 }
 
-/* An attribute that would have no effect without another one. */
+/* An attribute that has no effect without another one is refused alone. */
 static void attributes_without_effect_are_refused(void **state)
 {
     (void)state;
     Attrs a;
-    /* Llama's scaling without its factor would change nothing, in silence */
+    /* Llama's scaling without its factor would silently change nothing. */
     const Attrs llama = {
         .theta = 1e4, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 8192};
     assert_string_equal(fault_of(OP_rope, llama), "");
@@ -262,13 +262,13 @@ static void attributes_without_effect_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_rope, a), "need rope_factor"));
     a.rope_context = 0;
     assert_string_equal(fault_of(OP_rope, a), "");
-    a.rope_gain = 2; /* a factor of its own, which LongRoPE has without rope_factor */
+    a.rope_gain = 2; /* LongRoPE multiplies by this factor, without rope_factor */
     assert_string_equal(fault_of(OP_rope, a), "");
     a = llama, a.rope_factor = 0.5;
     assert_non_null(strstr(fault_of(OP_rope, a), "rope_factor must be 1 or more"));
     a = llama, a.rope_low = 5;
     assert_non_null(strstr(fault_of(OP_rope, a), "rope_low must not be above"));
-    /* groups of experts without their number would change nothing, in silence */
+    /* Groups of experts without their number would silently change nothing. */
     const Attrs experts = {
         .top_k = 2, .experts = 8, .capacity = 4, .expert_groups = 4, .top_groups = 2, .sigmoid = 1};
     assert_string_equal(fault_of(OP_topk, experts), "");
@@ -284,7 +284,7 @@ static void attributes_without_effect_are_refused(void **state)
     assert_non_null(strstr(fault_of(OP_topk, a), "expert_groups needs top_groups"));
 }
 
-/* Sizes that attributes state, and that a kernel would follow beyond its buffers. */
+/* These attributes state sizes that a kernel would follow beyond its buffers. */
 static void sizes_must_fit_the_attributes(void **state)
 {
     (void)state;
@@ -329,7 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(each_attribute_keeps_its_bounds),
-        TEST(no_op_has_foreign_attributes),
+        TEST(attributes_that_an_op_does_not_have_are_refused),
         TEST(sound_attributes_are_accepted),
         TEST(not_a_number_is_refused),
         TEST(bounds_follow_from_the_formulas),

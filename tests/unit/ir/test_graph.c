@@ -1,5 +1,5 @@
-/* The graph: building it by functions, storing equal attributes once, binding ops to shapes,
- * printing. A node that is refused must leave nothing behind. */
+/* The graph: functions build it, store equal attributes once, bind ops to shapes, and print it. A
+ * node that is refused must leave nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static int teardown(void **state)
 
 static const Loc here = {"model.lua", 3};
 
-static void builds(void **state)
+static void an_op_adds_a_node_and_its_output(void **state)
 {
     Graph g;
     Diag d = diag_in(*state);
@@ -54,7 +54,7 @@ static void builds(void **state)
     assert_int_equal(d.n_errors, 0);
 }
 
-static void several_outputs(void **state)
+static void an_op_may_have_several_outputs(void **state)
 {
     Graph g;
     Diag d = diag_in(*state);
@@ -68,7 +68,7 @@ static void several_outputs(void **state)
     assert_string_not_equal(g.tensors.at[y].name, g.tensors.at[rms].name);
 }
 
-static void refuses(void **state)
+static void a_refused_node_leaves_nothing_behind(void **state)
 {
     Graph g;
     Diag d = diag_in(*state);
@@ -85,8 +85,8 @@ static void refuses(void **state)
     assert_int_equal(g.nodes.n, n_nodes);
 }
 
-/* A gradient has several producers; the list names the first one. */
-static void producer_is_the_first(void **state)
+/* A gradient has several producers. Its field `producer` is the first one. */
+static void the_producer_of_a_gradient_is_the_first_one(void **state)
 {
     Graph g;
     graph_init(&g, *state);
@@ -97,9 +97,9 @@ static void producer_is_the_first(void **state)
     assert_int_equal(g.tensors.at[da].producer, one);
 }
 
-/* A graph and its copy grow apart: what is added to one does not change the other, whatever room
+/* A graph and its copy are independent: an addition to one does not change the other, whatever room
  * their lists had. */
-static void a_copy_is_on_its_own(void **state)
+static void a_copy_is_independent_of_its_graph(void **state)
 {
     static const Interval of_11[] = {{0, 4}, {4, 8}, {8, 11}},
                           of_14[] = {{0, 5}, {5, 10}, {10, 14}};
@@ -131,7 +131,7 @@ static void a_copy_is_on_its_own(void **state)
     }
 }
 
-static void attributes_are_interned(void **state)
+static void equal_attributes_are_stored_once(void **state)
 {
     Graph g;
     Attrs a;
@@ -153,14 +153,14 @@ static void attributes_are_interned(void **state)
         assert_true(graph_attrs_at(&g, id[i])->scale == a.scale);
     }
     assert_int_equal(g.attrs.n, 2001);
-    /* the index is optional: a list that was filled without it is still searched */
+    /* The index is optional. A list that was filled without it is searched all the same. */
     Intern none = {NULL, 0, 0};
     g.attrs_index = none;
     assert_int_equal(graph_attrs(&g, *state, &a), id[0]);
     assert_int_equal(g.attrs.n, 2001);
 }
 
-static void prints(void **state)
+static void a_graph_prints_its_tensors_and_layouts(void **state)
 {
     Graph g;
     Diag d = diag_in(*state);
@@ -184,8 +184,9 @@ static void prints(void **state)
                         "  split {tp:n}  model.lua:3\n");
 }
 
-/* A tensor stored by groups lists the sizes of its segments, which fill its dimension. */
-static void prints_the_order_of_segments(void **state)
+/* A tensor that is stored by groups lists the sizes of its segments. Together they fill its
+ * dimension. */
+static void the_order_of_segments_is_printed(void **state)
 {
     Diag d = diag_in(*state);
     Tiny t = tiny_default();
@@ -209,7 +210,7 @@ static void prints_the_order_of_segments(void **state)
             assert_true(end > line && size > 0);
             sum += size;
         }
-        int64_t features = 1; /* features of a group */
+        int64_t features = 1; /* the features of one group */
         for (int k = at->order_dim + 1; k < at->n_dims; k++) features *= at->dim[k];
         assert_int_equal(sum, features);
         n_ordered++;
@@ -220,14 +221,15 @@ static void prints_the_order_of_segments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(builds, setup, teardown),
-        cmocka_unit_test_setup_teardown(several_outputs, setup, teardown),
-        cmocka_unit_test_setup_teardown(refuses, setup, teardown),
-        cmocka_unit_test_setup_teardown(producer_is_the_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_copy_is_on_its_own, setup, teardown),
-        cmocka_unit_test_setup_teardown(attributes_are_interned, setup, teardown),
-        cmocka_unit_test_setup_teardown(prints, setup, teardown),
-        cmocka_unit_test_setup_teardown(prints_the_order_of_segments, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_op_adds_a_node_and_its_output, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_op_may_have_several_outputs, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_refused_node_leaves_nothing_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_producer_of_a_gradient_is_the_first_one, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_copy_is_independent_of_its_graph, setup, teardown),
+        cmocka_unit_test_setup_teardown(equal_attributes_are_stored_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_graph_prints_its_tensors_and_layouts, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_order_of_segments_is_printed, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

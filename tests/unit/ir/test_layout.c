@@ -1,5 +1,5 @@
-/* Layouts, deals and shapes: every element of a tensor has exactly one owner, whatever the deal.
- * Otherwise sums would miss elements or count them twice. */
+/* Layouts, deals and shapes: every element of a tensor has exactly one owner, however a deal
+ * divides it over ranks. Otherwise sums would miss elements or count them twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void dtypes(void **state)
+static void names_and_maps_of_dtypes_agree(void **state)
 {
     (void)state;
     assert_int_equal(dtype_bytes(DT_bf16), 2);
@@ -40,7 +40,7 @@ static void dtypes(void **state)
                 assert_int_equal(to, t);
             else if (real != DT_f64)
                 assert_int_equal(to, real);
-            else /* two numbers stay two */
+            else /* a pair of numbers stays a pair */
                 assert_int_equal(to, dtype_numbers((DType)t) == 2 ? DT_f64x2 : DT_f64);
         }
     assert_int_equal(all.to[DT_bf16], DT_f64);
@@ -49,9 +49,9 @@ static void dtypes(void **state)
     assert_int_equal(same.to[DT_e4m3], DT_e4m3);
 }
 
-/* The change that leads from one layout to another: a collective, a slice, nothing, or none that is
- * possible. */
-static void the_one_rule(void **state)
+/* layout_change returns the change from one layout to another: a collective, a slice, nothing, or
+ * that none is possible. */
+static void two_layouts_decide_the_change_between_them(void **state)
 {
     (void)state;
     assert_int_equal(layout_change(WHOLE, WHOLE), CHANGE_nothing);
@@ -67,7 +67,7 @@ static void the_one_rule(void **state)
     assert_int_equal(layout_change(PARTIAL_MAX, PARTIAL_SUM), CHANGE_impossible);
 }
 
-static void layout_sets(void **state)
+static void a_layout_lists_its_split_and_partial_axes(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};
     sizes[AXIS_dp_shard] = sizes[AXIS_cp] = sizes[AXIS_tp] = 2;
@@ -82,7 +82,7 @@ static void layout_sets(void **state)
     assert_string_equal(layout_text(*state, &m, &zero), "whole");
 }
 
-/* Counts how many parts hold each global index. */
+/* Checks that exactly one part holds each global index. */
 static void owns_each_once(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
     uint8_t seen[64] = {0};
@@ -103,7 +103,7 @@ static void owns_each_once(const Deals *deals, DealId id, int64_t size, uint32_t
     for (int64_t i = 0; i < size; i++) assert_int_equal(seen[i], 1);
 }
 
-static void deals_cover(void **state)
+static void every_element_is_in_one_part_of_a_deal(void **state)
 {
     Deals deals;
     memset(&deals, 0, sizeof deals);
@@ -111,7 +111,8 @@ static void deals_cover(void **state)
         for (int64_t size = 1; size <= 40; size++) {
             DealId id = deal_ceil(&deals, *state, size, parts);
             assert_int_equal(id == 0, size % parts == 0);
-            assert_int_equal(deal_ceil(&deals, *state, size, parts), id); /* interned */
+            /* equal deals are stored once */
+            assert_int_equal(deal_ceil(&deals, *state, size, parts), id);
             assert_int_equal(deal_local(&deals, id, size, parts), (size + parts - 1) / parts);
             owns_each_once(&deals, id, size, parts);
         }
@@ -135,7 +136,8 @@ static void deals_cover(void **state)
         equal = deal_turn(&deals, *state, equal, 32, 4);
         assert_int_equal(equal == 0, k == 3);
     }
-    const DealId inner = deal_cut(&deals, *state, z, 4); /* each part is cut over four more ranks */
+    /* each part is split over four more ranks */
+    const DealId inner = deal_cut(&deals, *state, z, 4);
     owns_each_once(&deals, inner, 32, 16);
     for (uint32_t part = 0; part < 16; part++)
         for (int64_t i = 0; i < 2; i++)
@@ -143,9 +145,9 @@ static void deals_cover(void **state)
                              deal_index(&deals, z, 32, 4, part / 4, part % 4 * 2 + i));
     const DealId odd = deal_cut(&deals, *state, deal_zigzag(&deals, *state, 36, 2), 3);
     owns_each_once(&deals, odd, 36, 6);
-    /* the last index of the first chunk */
+    /* This is the last index of the first chunk. */
     assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 2), 8);
-    /* the first index of the second chunk */
+    /* This is the first index of the second chunk. */
     assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 3), 27);
     assert_false(deal_is_zigzag(&deals, inner));
     const Interval crop[] = {{0, 5}, {0, 0}, {5, 7}, {0, 0}};
@@ -157,8 +159,8 @@ static void deals_cover(void **state)
     owns_each_once(&deals, c, 7, 2);
 }
 
-/* 9 over 4 by ceil: 3, 3, 3, 0. */
-static void empty_parts(void **state)
+/* Nine elements over four ranks in parts of the rounded-up size: 3, 3, 3, 0. */
+static void a_part_of_a_deal_may_be_empty(void **state)
 {
     Deals deals;
     Interval part;
@@ -170,8 +172,8 @@ static void empty_parts(void **state)
     assert_int_equal(deal_valid(&deals, id, 9, 4, 3), 0);
 }
 
-/* Over all ranks, the local boxes of a shape cover the global one exactly once for each replica. */
-static void shapes_tile(void **state)
+/* Over all ranks, the local boxes of a shape cover the global box exactly once for each replica. */
+static void local_boxes_tile_the_global_shape(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};
     sizes[AXIS_dp_shard] = 3;
@@ -193,13 +195,13 @@ static void shapes_tile(void **state)
         for (int64_t i = i0; i < i0 + n0; i++)
             for (int64_t k = i1; k < i1 + n1; k++) seen[i][k]++;
     }
-    for (int i = 0; i < 10; i++)
-        for (int k = 0; k < 5; k++) assert_int_equal(seen[i][k], 2); /* cp holds two partial sums */
+    for (int i = 0; i < 10; i++) /* each of the two cp ranks has a partial sum */
+        for (int k = 0; k < 5; k++) assert_int_equal(seen[i][k], 2);
     Shape both = {.n_dims = 1, .dim = {12}, .layout.on = {SPLIT(0), WHOLE, SPLIT(0)}};
     assert_int_equal(shape_parts(&both, &m, 0), 6);
     assert_int_equal(shape_part(&both, &m, 0, 5), 3); /* rank 5: dp_shard 1, cp 0, tp 1 */
     assert_int_equal(shape_start(&both, &m, &deals, 0, 5), 6);
-    /* a dimension that no axis splits is whole on each rank, also with a deal */
+    /* A dimension that no axis splits is whole on each rank, also if it has a deal. */
     const Shape whole = {.n_dims = 1, .dim = {32}, .deal = {deal_zigzag(&deals, *state, 32, 4)}};
     for (Rank r = 0; r < m.n_ranks; r++) {
         assert_int_equal(shape_start(&whole, &m, &deals, 0, r), 0);
@@ -215,12 +217,12 @@ static void shapes_tile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dtypes),
-        cmocka_unit_test(the_one_rule),
-        cmocka_unit_test_setup_teardown(layout_sets, setup, teardown),
-        cmocka_unit_test_setup_teardown(deals_cover, setup, teardown),
-        cmocka_unit_test_setup_teardown(empty_parts, setup, teardown),
-        cmocka_unit_test_setup_teardown(shapes_tile, setup, teardown),
+        cmocka_unit_test(names_and_maps_of_dtypes_agree),
+        cmocka_unit_test(two_layouts_decide_the_change_between_them),
+        cmocka_unit_test_setup_teardown(a_layout_lists_its_split_and_partial_axes, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_element_is_in_one_part_of_a_deal, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_part_of_a_deal_may_be_empty, setup, teardown),
+        cmocka_unit_test_setup_teardown(local_boxes_tile_the_global_shape, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Meshes: each rank is in exactly one group, members and parts are inverse, and refining keeps the
- * ranks. */
+/* Meshes: each rank is in exactly one group along any axes, member and part numbers are inverse,
+ * and refining an axis keeps the ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static Mesh make(uint32_t pp, uint32_t shard, uint32_t tp)
     return mesh_make(sizes);
 }
 
-static void row_major(void **state)
+static void ranks_are_numbered_in_row_major_order(void **state)
 {
     (void)state;
     Mesh m = make(2, 3, 4);
@@ -50,7 +50,7 @@ static void row_major(void **state)
     assert_int_equal(mesh_axes(&one, AXIS_tp), 0);
 }
 
-/* A mesh has fewer than 2^31 ranks, so that numbers of ranks may be added. */
+/* A mesh has fewer than 2^31 ranks, so that two numbers of ranks can be added. */
 static void too_many_ranks_are_refused(void **state)
 {
     (void)state;
@@ -62,7 +62,7 @@ static void too_many_ranks_are_refused(void **state)
 }
 
 /* For every set of axes, groups are disjoint, cover all ranks, and are numbered consistently. */
-static void groups_partition(void **state)
+static void groups_partition_the_ranks(void **state)
 {
     (void)state;
     Mesh m = make(2, 3, 4);
@@ -88,7 +88,7 @@ static void groups_partition(void **state)
     }
 }
 
-static void outermost_counts_first(void **state)
+static void the_outermost_axis_counts_first(void **state)
 {
     (void)state;
     Mesh m = make(2, 3, 4);
@@ -97,7 +97,7 @@ static void outermost_counts_first(void **state)
     assert_int_equal(mesh_member(&m, 4, both, 5), 12 + 4 + 1);
 }
 
-static void refining(void **state)
+static void refining_an_axis_keeps_its_ranks(void **state)
 {
     Mesh m = make(1, 8, 2), coarse = m;
     AxisSet shard = mesh_axes(&m, AXIS_dp_shard);
@@ -137,9 +137,9 @@ static void a_walk_visits_members_in_order(void **state)
         }
 }
 
-/* An axis may be made to nest inside all others. Its ranks stay the same: coordinates by name do
- * not change. Groups along it and others are walked in rising order. */
-static void an_axis_nests_inside_of_those_that_it_encloses(void **state)
+/* An axis may be made to nest inside all others. Coordinates by an axis's name stay the same.
+ * Groups along this and other axes are walked in rising order. */
+static void an_axis_may_nest_inside_all_others(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};
     sizes[AXIS_dp_shard] = 2, sizes[AXIS_ep] = 3, sizes[AXIS_cp] = 2, sizes[AXIS_tp] = 4;
@@ -166,9 +166,10 @@ static void an_axis_nests_inside_of_those_that_it_encloses(void **state)
     }
 }
 
-/* Cuts of 2 and of 3 of 6 ranks do not nest. Whole axes nest, and so do cuts that were made before.
+/* An axis of 6 ranks cannot be cut into both 2 and 3 parts, because these cuts do not nest. Whole
+ * axes nest, and so does a cut that exists already.
  */
-static void cuts_nest(void **state)
+static void cuts_of_an_axis_must_nest(void **state)
 {
     Mesh m = make(1, 2, 12);
     assert_int_equal(mesh_cut(&m, *state, AXIS_tp, 12), 2);
@@ -180,7 +181,7 @@ static void cuts_nest(void **state)
     assert_int_equal(m.n_axes, 4);
 }
 
-static void texts(void **state)
+static void axes_print_their_names(void **state)
 {
     Mesh m = make(2, 8, 2);
     assert_string_equal(mesh_axes_text(*state, &m, 6), "dp_shard,tp");
@@ -191,16 +192,15 @@ static void texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(row_major),
+        cmocka_unit_test(ranks_are_numbered_in_row_major_order),
         cmocka_unit_test(too_many_ranks_are_refused),
-        cmocka_unit_test(groups_partition),
-        cmocka_unit_test(outermost_counts_first),
+        cmocka_unit_test(groups_partition_the_ranks),
+        cmocka_unit_test(the_outermost_axis_counts_first),
         cmocka_unit_test(a_walk_visits_members_in_order),
-        cmocka_unit_test_setup_teardown(refining, setup, teardown),
-        cmocka_unit_test_setup_teardown(texts, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_axis_nests_inside_of_those_that_it_encloses, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(cuts_nest, setup, teardown),
+        cmocka_unit_test_setup_teardown(refining_an_axis_keeps_its_ranks, setup, teardown),
+        cmocka_unit_test_setup_teardown(axes_print_their_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_axis_may_nest_inside_all_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(cuts_of_an_axis_must_nest, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static Mesh draw(uint64_t i)
     for (uint32_t a = 0; a < AXIS_NAMES; a++) sizes[a] = 1 + (uint32_t)rng_below(7, i, a, 3);
     sizes[AXIS_dp_shard] *= 2;
     Mesh mesh = mesh_make(sizes);
-    if (i % 2 && sizes[AXIS_dp_shard] > 2) /* refined, but still one axis for callers */
+    if (i % 2 && sizes[AXIS_dp_shard] > 2) /* the axis is refined, but callers still see one axis */
         for (uint32_t a = 0; a < mesh.n_axes; a++)
             if (mesh.axis[a].name == AXIS_dp_shard) {
                 mesh_refine(&mesh, arena, a, 2);
@@ -44,7 +44,7 @@ static Mesh draw(uint64_t i)
     return mesh;
 }
 
-static void places_are_inverse(void **state)
+static void a_rank_and_its_place_are_inverse(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 60; i++) {
@@ -57,10 +57,10 @@ static void places_are_inverse(void **state)
     }
 }
 
-/* dp_rank = replica * shards + shard, where ranks with different experts count as shards; dp_size =
- * world / (all other axes). Two ranks read the same samples exactly if they differ in no data
- * axis. */
-static void samples(void **state)
+/* dp_rank = replica * shards + shard, where ranks with different experts count as shards. dp_size
+ * is the number of ranks divided by the sizes of all other axes. Two ranks read the same samples
+ * exactly if they have equal coordinates on all data axes. */
+static void ranks_of_one_data_rank_read_the_same_samples(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 60; i++) {
@@ -97,7 +97,7 @@ static Mesh of(uint32_t replicate, uint32_t shard, uint32_t cp, uint32_t tp)
     return mesh_make(sizes);
 }
 
-static void data_meshes(void **state)
+static void the_data_mesh_has_replicate_and_shard_dimensions(void **state)
 {
     (void)state;
     DpMesh dp;
@@ -113,9 +113,9 @@ static void data_meshes(void **state)
     assert_int_equal(dp.n_dims, 1);
     assert_string_equal(dp.name[0], "shard");
     assert_true(mesh_dp(&replicate, arena, none, &diag, &dp));
-    assert_string_equal(dp.name[0], "replicate"); /* replicas: nothing is sharded over it */
+    assert_string_equal(dp.name[0], "replicate"); /* replicas: no parameter is sharded over them */
     Mesh experts = mesh_make((uint32_t[AXIS_NAMES]){[AXIS_ep] = 2, [AXIS_tp] = 2});
-    /* all parameters but the experts are sharded there */
+    /* All parameters except the experts are sharded there. */
     assert_true(mesh_dp(&experts, arena, none, &diag, &dp));
     assert_string_equal(dp.name[0], "shard");
     assert_int_equal(dp.axes[0], mesh_axes(&experts, AXIS_ep));
@@ -126,7 +126,7 @@ static void data_meshes(void **state)
     assert_non_null(strstr(diag.items.at[0].text, "tp 2"));
 }
 
-static void flattened_names(void **state)
+static void flattened_names_select_their_axes(void **state)
 {
     (void)state;
     Mesh mesh = of(2, 4, 3, 2);
@@ -142,19 +142,20 @@ static void flattened_names(void **state)
     assert_false(mesh_named(&mesh, "data", &axes));
 }
 
-static void groups_reach_over_nodes(void **state)
+static void groups_count_the_nodes_that_they_span(void **state)
 {
     (void)state;
-    Mesh mesh = of(2, 4, 1, 2); /* 16 ranks on nodes of 8, and of 3 */
+    Mesh mesh = of(2, 4, 1, 2); /* 16 ranks, on nodes of 8 ranks and then of 3 */
     assert_int_equal(mesh_nodes_of_groups(&mesh, mesh_axes(&mesh, AXIS_tp), 8), 1);
     assert_int_equal(mesh_nodes_of_groups(&mesh, mesh_axes(&mesh, AXIS_dp_shard), 8), 1);
     assert_int_equal(mesh_nodes_of_groups(&mesh, mesh_axes(&mesh, AXIS_dp_replicate), 8), 2);
     assert_int_equal(mesh_nodes_of_groups(&mesh, mesh_axes(&mesh, AXIS_tp), 3), 2);
 }
 
-/* ep is innermost in a stage of dp x cp x tp: a layer's experts are divided over consecutive ranks.
+/* In a stage of dp x cp x tp, ep is the innermost axis, so consecutive ranks share a layer's
+ * experts.
  */
-static void folded_experts(void **state)
+static void folded_experts_lie_on_consecutive_ranks(void **state)
 {
     (void)state;
     uint32_t sizes[AXIS_NAMES] = {0}, ep, shard;
@@ -178,12 +179,12 @@ static void folded_experts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(places_are_inverse),
-        TEST(samples),
-        TEST(data_meshes),
-        TEST(flattened_names),
-        TEST(groups_reach_over_nodes),
-        TEST(folded_experts),
+        TEST(a_rank_and_its_place_are_inverse),
+        TEST(ranks_of_one_data_rank_read_the_same_samples),
+        TEST(the_data_mesh_has_replicate_and_shard_dimensions),
+        TEST(flattened_names_select_their_axes),
+        TEST(groups_count_the_nodes_that_they_span),
+        TEST(folded_experts_lie_on_consecutive_ranks),
     };
     return cmocka_run_group_tests_name("mesh_view", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The op table: the grammar of signatures, the facts derived from them, and binding to shapes. All
- * layouts, FLOPs and bytes follow from signatures, so a mistake here is a mistake everywhere. */
+/* The op table: the grammar of signatures, the facts that follow from them, and their binding to
+ * shapes. All layouts, FLOPs and bytes follow from signatures, so one mistake here would be
+ * everywhere. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +24,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void grammar(void **state)
+static void a_signature_is_parsed_into_its_dimensions(void **state)
 {
     (void)state;
     Signature s;
@@ -45,7 +46,7 @@ static void grammar(void **state)
     assert_int_equal(s.n_in, 0);
 }
 
-static void bad_signatures(void **state)
+static void bad_signatures_are_refused(void **state)
 {
     static const char *const bad[] = {
         "",
@@ -80,7 +81,7 @@ static void bad_signatures(void **state)
     }
 }
 
-static void table(void **state)
+static void every_op_is_found_by_its_name(void **state)
 {
     (void)state;
     for (int op = 1; op < OP_COUNT; op++) {
@@ -97,7 +98,7 @@ static void table(void **state)
     assert_int_equal(op_info(OP_none)->sig.n_in, 0);
 }
 
-static void gradients_of_contractions(void **state)
+static void signatures_of_gradients_follow_from_contractions(void **state)
 {
     (void)state;
     assert_string_equal(op_info(OP_linear_d0)->signature, "bsn,kn->bsk");
@@ -114,7 +115,8 @@ static void gradients_of_contractions(void **state)
     assert_int_equal(op_info(OP_linear_blocks)->along, OP_linear_blocks);
     assert_string_equal(op_info(OP_linear_pairs)->signature, "bskA,kAn,bsk,kn,,->bsn");
     assert_string_equal(op_info(OP_linear_o_pairs_d0)->signature, "bsnA,grdnA,bsn,grdn,,->bsgrd");
-    assert_true(op_info(OP_linear_pairs)->flops_per_point == 4); /* a point is a pair of numbers */
+    /* each element is a pair of numbers */
+    assert_true(op_info(OP_linear_pairs)->flops_per_point == 4);
     assert_true(op_has_pairs(OP_linear_pairs_d1) && op_has_pairs(OP_quantise_squares_last));
     assert_false(op_has_pairs(OP_linear_blocks) || op_has_pairs(OP_image));
     assert_string_equal(op_info(OP_linear_rowwise_d1)->signature, "bsk,bsn,k,n->kn");
@@ -133,7 +135,7 @@ static void gradients_of_contractions(void **state)
     assert_string_equal(out, "ac,bc->ab");
 }
 
-static void wiring(void **state)
+static void backward_wiring_is_parsed(void **state)
 {
     (void)state;
     const Backward *w = &op_info(OP_attention)->backward[0];
@@ -159,7 +161,7 @@ static bool bind(OpKind op, const Dims *in, uint32_t n_in, Binding *b, Diag *d)
     return op_bind(op, in, n_in, NULL, 0, b, loc, d);
 }
 
-static void binds_and_infers(void **state)
+static void binding_infers_output_shapes_and_flops(void **state)
 {
     Diag d = diag_in(*state);
     Binding b;
@@ -177,7 +179,7 @@ static void binds_and_infers(void **state)
     const Dims loss[] = {DIMS(2, 16), DIMS(2, 16), DIMS(2, 16), DIMS(2, 16)};
     assert_true(bind(OP_xent_loss, loss, 4, &b, &d));
     assert_int_equal(op_output_dims(OP_xent_loss, &b, 0, dim), 0);
-    /* the gradient of a pick has a vocabulary, whose size no input states */
+    /* The gradient of a pick has a vocabulary whose size no input states. */
     assert_true(bind(OP_xent_pick_grad, loss, 2, &b, &d));
     assert_int_equal(op_output_dims(OP_xent_pick_grad, &b, 0, dim), -1);
     Loc loc = {NULL, 0};
@@ -188,7 +190,7 @@ static void binds_and_infers(void **state)
     assert_int_equal(d.n_errors, 0);
 }
 
-static void ellipsis(void **state)
+static void an_ellipsis_gets_its_own_letters(void **state)
 {
     Diag d = diag_in(*state);
     Binding b;
@@ -213,7 +215,7 @@ static void ellipsis(void **state)
     assert_int_equal(d.n_errors, 0);
 }
 
-static void mismatches(void **state)
+static void mismatched_shapes_are_refused(void **state)
 {
     const struct {
         OpKind op;
@@ -251,8 +253,8 @@ static bool bind_text(const char *text, const Dims *in, uint32_t n_in, const Dim
     return sig_bind(sig, "test", text, in, n_in, out, out ? sig->n_out : 0, NULL, b, loc, NULL);
 }
 
-/* A convolution: `h~` has the rows that h reads, as many as H. */
-static void windows_of_signatures(void **state)
+/* In a convolution, `h~` stands for the rows that h reads. Their number is H. */
+static void a_windowed_dimension_binds_both_sizes(void **state)
 {
     (void)state;
     Signature s;
@@ -266,7 +268,8 @@ static void windows_of_signatures(void **state)
     assert_int_equal(b.letter[0][2], 'h');
     assert_true(b.reads[0][2] && !b.reads[2][2]);
     for (uint32_t i = 0; i < b.n_letters; i++) assert_int_not_equal(b.letters[i], 'H');
-    assert_true(bind_text(conv, in, 2, NULL, &s, &b)); /* the window alone gives h */
+    /* without an output, only the window gives h */
+    assert_true(bind_text(conv, in, 2, NULL, &s, &b));
     assert_int_equal(b.size['h'], 0);
     assert_int_equal(sig_output_dims(&s, &b, 0, dim), -1);
     assert_true(sig_may_split(&s, 'h'));
@@ -278,8 +281,8 @@ static void windows_of_signatures(void **state)
     assert_memory_equal(dim, ((int64_t[]){2, 3, 17, 8}), 32);
 }
 
-/* Rows read and written, compared with a walk over all taps. */
-static void windows(void **state)
+/* The rows that a window reads and writes must equal those of a walk over all taps. */
+static void windows_read_the_rows_of_their_taps(void **state)
 {
     (void)state;
     uint32_t n_fit = 0;
@@ -321,9 +324,8 @@ static void windows(void **state)
     assert_int_equal(window_row(&zero, 5, 5), -1);
 }
 
-/* Output row o of a resize to the nearest row reads row o from / to, rounded down. */
-/* Sizes that only attributes state: each is set beyond its bound, one at a time. */
-static void sizes_of_experts(void **state)
+/* Only attributes state these sizes. Each is set beyond its bound, one at a time. */
+static void sizes_of_experts_are_bounded(void **state)
 {
     (void)state;
     const Attrs good = {.experts = 6, .top_k = 2, .capacity = 3};
@@ -341,7 +343,8 @@ static void sizes_of_experts(void **state)
     }
 }
 
-static void nearest_rows(void **state)
+/* Output row o of a resize to the nearest row reads row o * from / to, rounded down. */
+static void resizing_reads_the_nearest_rows(void **state)
 {
     (void)state;
     for (int64_t from = 1; from <= 4; from++)
@@ -355,8 +358,8 @@ static void nearest_rows(void **state)
                 }
 }
 
-/* A patch embedding. */
-static void composite(void **state)
+/* The signature of a patch embedding has composite dimensions. */
+static void composite_dimensions_bind_their_factors(void **state)
 {
     (void)state;
     Signature s;
@@ -368,7 +371,7 @@ static void composite(void **state)
     assert_int_equal(sig_output_dims(&s, &b, 0, dim), 4);
     assert_memory_equal(dim, ((int64_t[]){2, 2, 3, 9}), 32);
     assert_true(sig_may_split(&s, 'h'));
-    assert_false(sig_may_split(&s, 'p')); /* it is not the first index of its dimension */
+    assert_false(sig_may_split(&s, 'p')); /* p is not the first index of its dimension */
     const Dims odd[] = {DIMS(2, 30, 48, 3), DIMS(16, 16, 3, 9)};
     assert_false(bind_text(patch, odd, 2, NULL, &s, &b));
     const Dims back[] = {DIMS(2, 2, 3, 4, 5)};
@@ -380,7 +383,7 @@ static void composite(void **state)
     assert_false(bind_text("...,xy->x...", deep, 2, NULL, &s, &b)); /* seven dimensions */
 }
 
-static void splits(void **state)
+static void only_lower_case_indices_may_be_split(void **state)
 {
     (void)state;
     assert_true(op_may_split(OP_attention, 'g'));
@@ -393,7 +396,7 @@ static void splits(void **state)
     assert_false(op_may_split(OP_attention, 0));
 }
 
-static void layouts(void **state)
+static void splitting_an_index_gives_layouts(void **state)
 {
     Diag d = diag_in(*state);
     Binding b;
@@ -408,14 +411,14 @@ static void layouts(void **state)
     const Dims logits[] = {DIMS(2, 3, 50)};
     assert_true(bind(OP_xent_max, logits, 1, &b, &d));
     assert_int_equal(op_axis_layout(OP_xent_max, &b, 1, 'v'), PARTIAL_MAX);
-    /* an op without inputs: the other outputs of a source are whole */
+    /* This op has no inputs. The other outputs of a source are whole. */
     Loc loc = {NULL, 0};
     const Dims x[] = {DIMS(2, 3), DIMS(2, 3)};
     assert_true(op_bind(OP_batch, NULL, 0, x, 2, &b, loc, &d));
     assert_int_equal(op_axis_layout(OP_batch, &b, 1, 'b'), SPLIT(0));
 }
 
-static void lookups(void **state)
+static void lookups_name_their_table_index(void **state)
 {
     Diag d = diag_in(*state);
     Binding b;
@@ -433,8 +436,8 @@ static void lookups(void **state)
     assert_int_equal(op_looked_up(OP_linear, &b, 1), 0);
 }
 
-/* In a table of positions, and in the choices of all tokens, a token uses its own row. So the FLOPs
- * of these ops do not grow with the square of the sequence. */
+/* In a table of positions, and in a table of all tokens' choices, a token uses only its own row. So
+ * the FLOPs of these ops do not grow with the square of the sequence. */
 static void tokens_take_their_own_rows(void **state)
 {
     Diag d = diag_in(*state);
@@ -447,8 +450,8 @@ static void tokens_take_their_own_rows(void **state)
     assert_true(op_flops(OP_balance, &b, b.size, 1) == 4.0 * 2 * 64 * 16 * 4);
 }
 
-/* Bindings are kept and found again. Other sizes, or a mismatch, must not find them. */
-static void binding_again(void **state)
+/* A binding is stored and found again. Other sizes must not find it, nor may a mismatch. */
+static void a_stored_binding_is_found_only_for_equal_shapes(void **state)
 {
     Diag d = diag_in(*state);
     Binding first, again, other;
@@ -465,9 +468,9 @@ static void binding_again(void **state)
     assert_int_equal(d.n_errors, 0);
 }
 
-/* An output whose dimensions are not derived yet has none, like a scalar. A binding that was kept
- * for the one must not be found for the other. */
-static void a_derived_output_is_no_scalar(void **state)
+/* An output whose dimensions are still to be derived has none, like a scalar. A stored binding for
+ * one of them must not be found for the other. */
+static void an_output_to_derive_is_not_a_scalar(void **state)
 {
     (void)state;
     Binding b;
@@ -486,24 +489,25 @@ static void a_derived_output_is_no_scalar(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grammar),
-        cmocka_unit_test_setup_teardown(bad_signatures, setup, teardown),
-        cmocka_unit_test(table),
-        cmocka_unit_test(gradients_of_contractions),
-        cmocka_unit_test(wiring),
-        cmocka_unit_test_setup_teardown(binds_and_infers, setup, teardown),
-        cmocka_unit_test_setup_teardown(ellipsis, setup, teardown),
-        cmocka_unit_test_setup_teardown(mismatches, setup, teardown),
-        cmocka_unit_test_setup_teardown(binding_again, setup, teardown),
-        cmocka_unit_test(a_derived_output_is_no_scalar),
-        cmocka_unit_test(windows_of_signatures),
-        cmocka_unit_test(windows),
-        cmocka_unit_test(composite),
-        cmocka_unit_test(sizes_of_experts),
-        cmocka_unit_test(nearest_rows),
-        cmocka_unit_test(splits),
-        cmocka_unit_test_setup_teardown(layouts, setup, teardown),
-        cmocka_unit_test_setup_teardown(lookups, setup, teardown),
+        cmocka_unit_test(a_signature_is_parsed_into_its_dimensions),
+        cmocka_unit_test_setup_teardown(bad_signatures_are_refused, setup, teardown),
+        cmocka_unit_test(every_op_is_found_by_its_name),
+        cmocka_unit_test(signatures_of_gradients_follow_from_contractions),
+        cmocka_unit_test(backward_wiring_is_parsed),
+        cmocka_unit_test_setup_teardown(binding_infers_output_shapes_and_flops, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_ellipsis_gets_its_own_letters, setup, teardown),
+        cmocka_unit_test_setup_teardown(mismatched_shapes_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_stored_binding_is_found_only_for_equal_shapes, setup,
+                                        teardown),
+        cmocka_unit_test(an_output_to_derive_is_not_a_scalar),
+        cmocka_unit_test(a_windowed_dimension_binds_both_sizes),
+        cmocka_unit_test(windows_read_the_rows_of_their_taps),
+        cmocka_unit_test(composite_dimensions_bind_their_factors),
+        cmocka_unit_test(sizes_of_experts_are_bounded),
+        cmocka_unit_test(resizing_reads_the_nearest_rows),
+        cmocka_unit_test(only_lower_case_indices_may_be_split),
+        cmocka_unit_test_setup_teardown(splitting_an_index_gives_layouts, setup, teardown),
+        cmocka_unit_test_setup_teardown(lookups_name_their_table_index, setup, teardown),
         cmocka_unit_test_setup_teardown(tokens_take_their_own_rows, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,7 +23,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void names(void **state)
+static void streams_phases_and_categories_have_names(void **state)
 {
     (void)state;
     assert_string_equal(stream_name(STREAM_dp_gather), "dp_gather");
@@ -32,7 +32,7 @@ static void names(void **state)
     assert_string_equal(category_name(CATEGORY_state), "state");
 }
 
-static void shapes_are_interned(void **state)
+static void equal_shapes_are_stored_once(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Shape scalar = {.n_dims = 0};
@@ -40,7 +40,7 @@ static void shapes_are_interned(void **state)
     ShapeId id[500];
     for (int i = 0; i < 500; i++) {
         Shape s;
-        memset(&s, i, sizeof s); /* the contents of unused fields and padding must not matter */
+        memset(&s, i, sizeof s); /* the bytes of unused fields and of padding must not matter */
         memset(&s.layout, 0, sizeof s.layout);
         s.n_dims = 2;
         s.dim[0] = i;
@@ -56,7 +56,7 @@ static void shapes_are_interned(void **state)
     assert_true(shape_equal(plan_shape_at(plan, 501), &other));
 }
 
-static void roots(void **state)
+static void a_view_finds_its_root_buffer(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -72,7 +72,7 @@ static void roots(void **state)
     assert_int_equal(program_root(p, view, NULL), root);
 }
 
-static void binds_per_rank(void **state)
+static void an_instruction_is_bound_for_each_rank(void **state)
 {
     Plan *plan = plans_linear(*state);
     const Program *p = &plan->programs.at[0];
@@ -86,13 +86,14 @@ static void binds_per_rank(void **state)
     assert_int_equal(size['k'], 16);
     assert_int_equal(start['k'], 0);
     assert_true(plan_bind(plan, p, &p->code.at[2], 1, NULL, size, start, NULL));
-    assert_int_equal(size['k'], 16); /* the summed index is the split one */
+    assert_int_equal(size['k'], 16); /* the split index is the one that is summed over */
     assert_int_equal(start['k'], 16);
-    assert_false(plan_bind(plan, p, &p->code.at[3], 1, &b, size, start, valid)); /* a collective */
+    /* a collective has no binding */
+    assert_false(plan_bind(plan, p, &p->code.at[3], 1, &b, size, start, valid));
 }
 
-/* The second half of a part follows the first directly, unless the part is two chunks. */
-static void binds_chunks(void **state)
+/* Without chunks, the second half of a part directly follows the first. */
+static void chunks_of_a_part_have_their_own_starts(void **state)
 {
     static const Interval zigzag[] = {{0, 8}, {24, 32}, {8, 16}, {16, 24}};
     static const int64_t starts[] = {0, 8}, seconds[] = {24, 16};
@@ -103,7 +104,7 @@ static void binds_chunks(void **state)
     int64_t size['z' + 1], start['z' + 1], second['z' + 1];
     assert_true(plan_bind(plan, p, in, 1, &b, size, start, NULL));
     plan_second(plan, p, in, 1, &b, size, start, second);
-    assert_int_equal(second['n'], 24); /* the second of two equal parts: 16 .. 31 */
+    assert_int_equal(second['n'], 24); /* the second half, of 16 to 31, begins here */
     assert_int_equal(second['k'], 8);
     const DealId deal = deal_listed(&plan->graph.deals, *state, 32, 2, 2, zigzag);
     for (ShapeId i = 0; i < plan->shapes.n; i++)
@@ -119,7 +120,7 @@ static void binds_chunks(void **state)
     }
 }
 
-static void costs(void **state)
+static void flops_and_bytes_equal_those_by_hand(void **state)
 {
     Plan *plan = plans_linear(*state);
     const Program *p = &plan->programs.at[0];
@@ -127,13 +128,14 @@ static void costs(void **state)
     assert_true(plan_flops(plan, p, &p->code.at[3]) == 0);
     const uint64_t x = 4 * 8 * 16 * 4, w = 16 * 16 * 4, h = 4 * 8 * 16 * 4;
     assert_int_equal(plan_hbm_bytes(plan, p, &p->code.at[1]), x + w + h);
-    assert_int_equal(plan_hbm_bytes(plan, p, &p->code.at[4]), x + h + 2 * w); /* it accumulates */
+    /* it adds to its output, so it reads that, too */
+    assert_int_equal(plan_hbm_bytes(plan, p, &p->code.at[4]), x + h + 2 * w);
     assert_int_equal(plan_comm_bytes(plan, p, &p->code.at[3]), 4 * 8 * 16 * 4);
     assert_int_equal(plan_comm_bytes(plan, p, &p->code.at[1]), 0);
 }
 
-/* NCCL counts the whole buffer of every collective, of which a rank holds 1/n. */
-static void comm_bytes(void **state)
+/* NCCL counts the whole buffer of every collective. A rank has 1/n of it. */
+static void collectives_count_the_whole_buffer(void **state)
 {
     uint32_t sizes[AXIS_NAMES] = {0};
     sizes[AXIS_dp_shard] = 4;
@@ -166,7 +168,7 @@ static void comm_bytes(void **state)
 }
 
 /* A lookup reads only the rows that it names. */
-static void lookups_touch_rows(void **state)
+static void lookups_count_only_the_rows_that_they_read(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -201,14 +203,15 @@ static void lookups_touch_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names),
-        cmocka_unit_test_setup_teardown(shapes_are_interned, setup, teardown),
-        cmocka_unit_test_setup_teardown(roots, setup, teardown),
-        cmocka_unit_test_setup_teardown(binds_per_rank, setup, teardown),
-        cmocka_unit_test_setup_teardown(binds_chunks, setup, teardown),
-        cmocka_unit_test_setup_teardown(costs, setup, teardown),
-        cmocka_unit_test_setup_teardown(comm_bytes, setup, teardown),
-        cmocka_unit_test_setup_teardown(lookups_touch_rows, setup, teardown),
+        cmocka_unit_test(streams_phases_and_categories_have_names),
+        cmocka_unit_test_setup_teardown(equal_shapes_are_stored_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_view_finds_its_root_buffer, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_instruction_is_bound_for_each_rank, setup, teardown),
+        cmocka_unit_test_setup_teardown(chunks_of_a_part_have_their_own_starts, setup, teardown),
+        cmocka_unit_test_setup_teardown(flops_and_bytes_equal_those_by_hand, setup, teardown),
+        cmocka_unit_test_setup_teardown(collectives_count_the_whole_buffer, setup, teardown),
+        cmocka_unit_test_setup_teardown(lookups_count_only_the_rows_that_they_read, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The seals of a plan's text are hashes, one of all values of each field. If a value or a seal is
- * changed, the text is refused, and the error names the field. */
+/* A plan's text has a seal for each field: a hash of all values of that field. If a value or a seal
+ * is changed, the text is refused, and the error names the field. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static uint32_t seal_refuses(const char *text, const char *says, Arena *arena)
     return item->loc.line;
 }
 
-/* The number of the line that contains `at`. */
+/* Returns the number of the line that contains `at`. */
 static uint32_t line_at(const char *text, const char *at)
 {
     uint32_t line = 1;
@@ -63,8 +63,8 @@ static void seals_are_read_back(void **state)
     assert_string_equal(sealed(back, *state), text);
 }
 
-/* Each seal is changed, and each is taken out. */
-static void each_seal_counts(void **state)
+/* Changes each seal, and leaves out each seal. Each time, the text must be refused. */
+static void a_changed_or_missing_seal_is_refused(void **state)
 {
     const char *text = sealed(plans_everything(*state), *state), *line = strstr(text, "\nseal ");
     uint32_t n = 0;
@@ -99,7 +99,7 @@ static void a_text_without_seals_is_refused_as_a_file(void **state)
 }
 
 /* Adds 1 to the number of `key` in the first `n` records that begin with `word`. Sets *line to the
- * line of the last one. Returns NULL if there are not so many. */
+ * line of the last one. Returns NULL if there are fewer. */
 static const char *add_one(const char *text, const char *word, const char *key, uint32_t n,
                            uint32_t *line, Arena *arena)
 {
@@ -124,8 +124,9 @@ static const char *add_one(const char *text, const char *word, const char *key, 
     return n == 0 ? str_text(&out) : NULL;
 }
 
-/* A seal says where the value was changed. If several values were, it says so at its own line. */
-static void a_seal_names_the_line(void **state)
+/* An error about a seal names the line of the changed value. If several values were changed, it
+ * names the line of the seal. */
+static void an_error_of_a_seal_names_the_changed_line(void **state)
 {
     const char *text = sealed(plans_everything(*state), *state);
     static const struct {
@@ -164,9 +165,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(seals_are_read_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(each_seal_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_changed_or_missing_seal_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_text_without_seals_is_refused_as_a_file, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_seal_names_the_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_error_of_a_seal_names_the_changed_line, setup, teardown),
         cmocka_unit_test_setup_teardown(exactly_the_proven_fields_have_seals, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* The state of ranks between steps. Every plan of the corpus writes each element of its weights and
- * moments exactly once. Also slices by hand, and the two ways in which sharded checkpoints lose
- * parts. */
+/* The state of ranks between steps, as checkpoints store it. In every plan of the corpus, the ranks
+ * write each element of weights and moments exactly once. Other tests compare slices with hand-made
+ * ones, and plant the faults by which sharded checkpoints lose parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static uint64_t elements(const Plan *plan, bool moments)
     return n;
 }
 
-/* The place of element x of a slice in its buffer (state.h). */
+/* Returns the place of element x of a slice in its buffer (state.h). */
 static uint64_t place_of(const StateSlice *s, const int64_t *x)
 {
     int64_t at = (int64_t)s->first;
@@ -43,7 +43,8 @@ static uint64_t place_of(const StateSlice *s, const int64_t *x)
     return (uint64_t)at;
 }
 
-/* No two elements that a rank holds have the same place, and all places are in their buffers. */
+/* Checks that no two elements that a rank holds have the same place, and that all places are in
+ * their buffers. */
 static void have_their_own_places(const Plan *plan, const State *state, Arena *arena)
 {
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
@@ -143,8 +144,8 @@ static StateSlices all_slices(const Plan *plan)
     return slices;
 }
 
-/* Fused projections are stored by groups of heads, and shards cut them anywhere. */
-static void shards_of_fused_projections(void **state)
+/* Fused projections are stored by groups of heads, and a shard may end anywhere in them. */
+static void shards_of_fused_projections_do_not_overlap(void **state)
 {
     (void)state;
     for (uint32_t shards = 2; shards <= 7; shards++)
@@ -158,8 +159,8 @@ static void shards_of_fused_projections(void **state)
 }
 
 /* wq of [12, 4, 1, 4] over tp 2 and 3 shards: each tp rank has [12, 2, 1, 4], 96 elements. The flat
- * unit is cut anywhere, so a part consists of ends of rows and whole rows. */
-static void slices_of_a_cut_tensor(void **state)
+ * unit is cut anywhere, so a shard has parts of rows as well as whole rows. */
+static void slices_of_a_cut_tensor_cover_it_once(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -184,8 +185,7 @@ static void slices_of_a_cut_tensor(void **state)
     assert_true(boxes >= 2);
 }
 
-/* Renumbers buffers: the first buffer with weights becomes number 1, and the buffers before it move
- * up by one. */
+/* Makes the first buffer with weights number 1, and moves the buffers before it up by one. */
 static void renumber(Program *p)
 {
     BufferId first = 2;
@@ -219,8 +219,8 @@ static void numbers_of_buffers_do_not_matter(void **state)
     }
 }
 
-/* Norm weights are whole on every tp rank, and every replica holds everything. Only one of these
- * ranks writes. */
+/* Norm weights are whole on every tp rank, and every replica has all weights. Only one of these
+ * ranks writes them. */
 static void replicas_have_one_writer(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void replicas_have_one_writer(void **state)
     assert_int_equal(written, 1);
 }
 
-/* The keys (name, kind, offset, size) and files of a rank's slices: contiguous. */
+/* The slices that a rank writes follow each other in its file without holes. */
 static void files_have_no_holes(void **state)
 {
     (void)state;
@@ -261,9 +261,8 @@ static void files_have_no_holes(void **state)
     }
 }
 
-/* The mesh decides which rank holds a part, but not the part's name. The keys of all ranks together
- * cover the same elements (every_element_is_written_once shows that), and no name contains a rank
- * or a stage. */
+/* The mesh decides which rank holds a part, but not the part's name. No name contains a rank or a
+ * stage, so a checkpoint can be loaded under another mesh. */
 static void names_do_not_depend_on_the_mesh(void **state)
 {
     (void)state;
@@ -280,8 +279,8 @@ static void names_do_not_depend_on_the_mesh(void **state)
     }
 }
 
-/* Parameters that no gradient reaches have moments of zero, which a checkpoint may leave out. */
-static void moments_without_a_gradient(void **state)
+/* A parameter that no gradient reaches has moments of zero. A checkpoint may leave them out. */
+static void moments_without_a_gradient_are_lazy(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -309,8 +308,8 @@ static const Diagnostic *refused(const Plan *plan, const StateSlices *slices)
     return &diag.items.at[0];
 }
 
-/* Experts numbered from zero on every rank would be two tensors with one name. */
-static void experts_renumbered_on_each_rank(void **state)
+/* If every rank numbered its experts from zero, one name would stand for two tensors. */
+static void experts_renumbered_on_each_rank_are_refused(void **state)
 {
     (void)state;
     StateSlices slices = {0};
@@ -336,7 +335,7 @@ static void experts_renumbered_on_each_rank(void **state)
     assert_true(state_check_slices(NULL, &slices, &diag));
 }
 
-static void a_replica_that_writes_too(void **state)
+static void a_second_replica_that_writes_is_refused(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -349,10 +348,10 @@ static void a_replica_that_writes_too(void **state)
     assert_string_equal(d->rule, "state-duplicate");
     assert_non_null(
         strstr(d->text, "norm.weight, param [0:12] is written by both rank 0 and rank 1"));
-    assert_int_equal(diag.n_errors, 3); /* and its two moments */
+    assert_int_equal(diag.n_errors, 3); /* the weight and its two moments */
 }
 
-static void a_part_that_nobody_writes(void **state)
+static void a_part_that_no_rank_writes_is_refused(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -361,7 +360,7 @@ static void a_part_that_nobody_writes(void **state)
     StateSlices slices = all_slices(plan);
     uint32_t i = 0;
     while (strcmp(slices.at[i].name, "head.weight") || slices.at[i].kind != STATE_v) i++;
-    slices.at[i].size[0]--; /* the last row of one part is missing */
+    slices.at[i].size[0]--; /* the last row of one part is now missing */
     const Diagnostic *d = refused(plan, &slices);
     assert_string_equal(d->rule, "state-gap");
     assert_non_null(strstr(d->text, "head.weight, v ["));
@@ -369,7 +368,7 @@ static void a_part_that_nobody_writes(void **state)
     assert_int_equal(diag.n_errors, 1);
 }
 
-static void a_tensor_that_nobody_holds(void **state)
+static void a_tensor_that_no_rank_holds_is_refused(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -383,7 +382,7 @@ static void a_tensor_that_nobody_holds(void **state)
     assert_int_equal(diag.n_errors, 3);
 }
 
-static void one_name_two_shapes(void **state)
+static void one_name_with_two_shapes_is_refused(void **state)
 {
     (void)state;
     StateSlices slices = {0};
@@ -406,18 +405,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_element_is_written_once),
-        TEST(shards_of_fused_projections),
-        TEST(slices_of_a_cut_tensor),
+        TEST(shards_of_fused_projections_do_not_overlap),
+        TEST(slices_of_a_cut_tensor_cover_it_once),
         TEST(numbers_of_buffers_do_not_matter),
         TEST(replicas_have_one_writer),
         TEST(files_have_no_holes),
         TEST(names_do_not_depend_on_the_mesh),
-        TEST(moments_without_a_gradient),
-        TEST(experts_renumbered_on_each_rank),
-        TEST(a_replica_that_writes_too),
-        TEST(a_part_that_nobody_writes),
-        TEST(a_tensor_that_nobody_holds),
-        TEST(one_name_two_shapes),
+        TEST(moments_without_a_gradient_are_lazy),
+        TEST(experts_renumbered_on_each_rank_are_refused),
+        TEST(a_second_replica_that_writes_is_refused),
+        TEST(a_part_that_no_rank_writes_is_refused),
+        TEST(a_tensor_that_no_rank_holds_is_refused),
+        TEST(one_name_with_two_shapes_is_refused),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

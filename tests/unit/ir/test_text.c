@@ -1,5 +1,5 @@
-/* Plans as text: exact in both directions. Names and source locations do not change the id. No
- * input crashes the parser: 20,000 damaged texts by seed. */
+/* Plans as text: printing and parsing are exact inverses, and names and source locations do not
+ * change the id. The parser survives 20,000 texts damaged by seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void check_round_trip(const Plan *plan, Arena *arena)
     assert_string_equal(print(back, arena), text);
 }
 
-static void round_trips(void **state)
+static void a_plan_reads_back_as_it_was_printed(void **state)
 {
     check_round_trip(plans_everything(*state), *state);
     check_round_trip(plans_linear(*state), *state);
@@ -71,7 +71,7 @@ static void round_trips(void **state)
                            "\nnccl min_ctas=2 max_ctas=8 register=window cta_policy=zero\n"));
 }
 
-/* Plans from the passes: every mesh and mode once. */
+/* Plans from the passes, with different meshes and modes. */
 static void compiled_plans_round_trip(void **state)
 {
     for (int i = 0; i < 12; i++) {
@@ -89,8 +89,8 @@ static void compiled_plans_round_trip(void **state)
     }
 }
 
-/* The exact text of the smallest plan, on which people and other programs may rely. */
-static void exact_text(void **state)
+/* The exact text of the smallest plan. People and other programs may rely on it. */
+static void the_smallest_plan_has_this_exact_text(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -110,7 +110,7 @@ static void exact_text(void **state)
                                                          "ranks 0 0-0\n");
 }
 
-static void ids(void **state)
+static void names_and_locations_do_not_change_the_id(void **state)
 {
     Plan *plan = plans_everything(*state);
     Hash128 id = text_plan_id(plan, *state), again = text_plan_id(plan, *state);
@@ -125,7 +125,7 @@ static void ids(void **state)
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->programs.at[1].buffers.at[1].offset = 0;
-    plan->nccl.max_ctas = 8; /* another run has another prediction */
+    plan->nccl.max_ctas = 8; /* other NCCL settings give another prediction */
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->nccl.max_ctas = 0;
@@ -151,7 +151,7 @@ static size_t number_bytes(const TextField *f)
                                                           : 0;
 }
 
-/* Writes a number, or a name, into field i and none into field k, then the reverse. The ids must
+/* Writes a number or a name into field i and none into field k, then the reverse. The two ids must
  * differ unless the texts are equal. */
 static void check_places(Plan *plan, const Record *r, unsigned char *record, Arena *arena)
 {
@@ -180,7 +180,7 @@ static void check_places(Plan *plan, const Record *r, unsigned char *record, Are
         }
 }
 
-/* Flips each byte of each number of `record`: the id must change exactly where the text does. */
+/* Flips each byte of each number of `record`. The id must change exactly when the text does. */
 static void check_fields(Plan *plan, TextRecordKind kind, void *record, Arena *arena)
 {
     const Record *r = text_record(kind);
@@ -205,7 +205,7 @@ static void check_fields(Plan *plan, TextRecordKind kind, void *record, Arena *a
     }
 }
 
-static void id_says_what_the_text_says(void **state)
+static void the_id_changes_exactly_with_the_text(void **state)
 {
     Plan *plan = plans_everything(*state);
     Program *p = &plan->programs.at[1];
@@ -225,7 +225,7 @@ static void id_says_what_the_text_says(void **state)
     check_fields(plan, RECORD_buffer, &p->buffers.at[1], *state);
     check_fields(plan, RECORD_instr, &p->code.at[1], *state);
     for (uint32_t i = 0; i < p->code.n; i++)
-        if (p->code.at[i].args.n > 1) { /* the same arguments, but another number of inputs */
+        if (p->code.at[i].args.n > 1) { /* the same arguments, but more of them are inputs */
             const Hash128 id = text_plan_id(plan, *state);
             p->code.at[i].n_in ^= 1;
             const Hash128 again = text_plan_id(plan, *state);
@@ -271,8 +271,8 @@ static size_t field_bytes(const TextField *f, char *covered, size_t size)
 }
 
 /* If a field is added to a record but not to its table, it is lost silently. So every byte of a
- * record must be in the table, be padding, or be listed here as derived from other fields. */
-static void tables_are_complete(void **state)
+ * record must be in the table, or be counted here as padding or as derived from other fields. */
+static void tables_of_fields_cover_every_byte(void **state)
 {
     (void)state;
     const struct {
@@ -291,7 +291,7 @@ static void tables_are_complete(void **state)
         {RECORD_node, sizeof(Node), 5},
         {RECORD_unit, sizeof(Unit), 4},
         {RECORD_buffer, sizeof(Buffer), 5},
-        {RECORD_instr, sizeof(Instr), 6}, /* n_in: the place of > in args */
+        {RECORD_instr, sizeof(Instr), 6}, /* n_in, which the > among args states */
     };
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
         char covered[2048] = {0};
@@ -307,7 +307,7 @@ static void tables_are_complete(void **state)
 }
 
 static const struct {
-    const char *text; /* the text behind the header */
+    const char *text; /* the text after the header */
     uint32_t line;
     const char *says;
 } bad[] = {
@@ -355,7 +355,7 @@ static const struct {
     {"tensor 1 name=\"\\x00\"\n", 2, "escape"},
     {"node 1 frobnicate\n", 2, "unknown op"},
     {"node 1 linear in=1,2\n", 0, "unknown input"},
-    /* the first number behind the last element */
+    /* This is the first number after the last element. */
     {"node 1 silu out=1\n", 0, "unknown output"},
     {"tensor 1 name=\"x\"\nnode 1 silu in=1 out=2\n", 0, "unknown output"},
     {"node 1 silu module=1\n", 0, "unknown module"},
@@ -386,7 +386,7 @@ static const struct {
      "a field's seal"},
 };
 
-static void bad_plans(void **state)
+static void bad_texts_are_refused_with_their_line(void **state)
 {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         Diag d = diag_in(*state);
@@ -406,19 +406,20 @@ static void bad_plans(void **state)
     assert_int_equal(d.n_errors, 2);
 }
 
-/* A text of another version is told apart from a text that is no plan. */
-static void texts_of_other_versions(void **state)
+/* A text of another version gets another error than a text that is no plan. */
+static void texts_of_other_versions_are_named(void **state)
 {
     static const char *const headers[] = {"tandem plan 1", "tandem plan 2", "tandem plan 4",
                                           "tandem plan 33"};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         Diag d = diag_in(*state);
         assert_null(parse(arena_print(*state, "%s\nplan\n", headers[i]), *state, &d));
-        assert_null(parse(headers[i], *state, &d)); /* a text that ends there */
+        assert_null(parse(headers[i], *state, &d)); /* the text ends after the header */
         assert_int_equal(d.n_errors, 2);
         for (int k = 0; k < 2; k++) {
             const char *says = d.items.at[k].text;
-            const char *only = arena_print(*state, " at '%s'", headers[i]); /* no other line */
+            /* quotes no other line */
+            const char *only = arena_print(*state, " at '%s'", headers[i]);
             if (strstr(says, "this version of Tandem reads \"" TEXT_HEADER_LINE "\"") == NULL ||
                 strstr(says, only) == NULL)
                 fail_msg("%s is said of %s", says, headers[i]);
@@ -427,8 +428,8 @@ static void texts_of_other_versions(void **state)
     }
 }
 
-/* Earlier texts stated fields that other fields determine. Each of them is refused by its name, so
- * that nobody believes that a change of it counts. */
+/* Earlier texts stated fields that other fields determine. Such a field is refused by its name, so
+ * that nobody believes that changing it has an effect. */
 static void unwritten_fields_are_refused(void **state)
 {
     uint32_t n = 0;
@@ -459,7 +460,7 @@ static void unwritten_fields_are_refused(void **state)
     assert_true(n > 20);
 }
 
-/* Functions that read a plan must be safe for whatever the parser accepts. */
+/* Calls functions that read a plan. They must be safe for whatever the parser accepts. */
 static void look_at(const Plan *plan, Arena *arena)
 {
     Str out = str_in(arena);
@@ -485,7 +486,7 @@ static size_t below(uint64_t stream, uint64_t *draw, size_t n)
     return (size_t)rng_below(20240607, stream, (*draw)++, n ? n : 1);
 }
 
-/* Changes, inserts, deletes, doubles or swaps a few bytes, numbers or lines. */
+/* Changes, inserts, deletes, repeats or swaps a few bytes, numbers or lines. */
 static size_t damage(char *text, size_t n, size_t room, uint64_t stream)
 {
     static const char alphabet[] = "0123456789-,:=>[]%\"\\ \nabmtxyz.\0\377";
@@ -516,7 +517,7 @@ static size_t damage(char *text, size_t n, size_t room, uint64_t stream)
     return n;
 }
 
-static void survives_damage(void **state)
+static void the_parser_survives_damaged_texts(void **state)
 {
     const char *sources[2] = {print(plans_everything(*state), *state),
                               print(plans_linear(*state), *state)};
@@ -530,7 +531,7 @@ static void survives_damage(void **state)
         assert_true(n < 8192);
         memcpy(text, sources[i & 1], n);
         n = damage(text, n, 16384, i);
-        /* no byte behind the end, so that a read past it is found */
+        /* There is no byte after the end, so that a read past it is found. */
         char *exact = malloc(n ? n : 1);
         memcpy(exact, text, n);
         Plan *plan = text_parse("damaged.plan", exact, n, arena, &d);
@@ -548,10 +549,11 @@ static void survives_damage(void **state)
     free(text);
     arena_free(arena);
     assert_true(n_accepted > 200 &&
-                n_accepted < 15000); /* the damage must be sometimes harmless and sometimes fatal */
+                /* the damage must be harmless in some texts and fatal in others */
+                n_accepted < 15000);
 }
 
-static void friendly_form(void **state)
+static void instructions_print_for_people(void **state)
 {
     Plan *plan = plans_linear(*state);
     Str out = str_in(*state);
@@ -580,8 +582,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 150,000 instructions and 300,000 buffers: the size of 405B on 16,384 GPUs. */
-static void large_plans(void **state)
+/* This is the size of 405B on 16,384 GPUs: 150,000 instructions and 300,000 buffers. */
+static void a_large_plan_is_printed_and_parsed_quickly(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -615,18 +617,19 @@ static void large_plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(round_trips, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_plan_reads_back_as_it_was_printed, setup, teardown),
         cmocka_unit_test_setup_teardown(compiled_plans_round_trip, setup, teardown),
-        cmocka_unit_test_setup_teardown(exact_text, setup, teardown),
-        cmocka_unit_test_setup_teardown(ids, setup, teardown),
-        cmocka_unit_test_setup_teardown(id_says_what_the_text_says, setup, teardown),
-        cmocka_unit_test(tables_are_complete),
-        cmocka_unit_test_setup_teardown(bad_plans, setup, teardown),
-        cmocka_unit_test_setup_teardown(texts_of_other_versions, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_smallest_plan_has_this_exact_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_and_locations_do_not_change_the_id, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_id_changes_exactly_with_the_text, setup, teardown),
+        cmocka_unit_test(tables_of_fields_cover_every_byte),
+        cmocka_unit_test_setup_teardown(bad_texts_are_refused_with_their_line, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts_of_other_versions_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(unwritten_fields_are_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(survives_damage, setup, teardown),
-        cmocka_unit_test_setup_teardown(friendly_form, setup, teardown),
-        cmocka_unit_test_setup_teardown(large_plans, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_parser_survives_damaged_texts, setup, teardown),
+        cmocka_unit_test_setup_teardown(instructions_print_for_people, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_large_plan_is_printed_and_parsed_quickly, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The form in which golden files keep the changes of a pass (tests/support/text_diff.h). */
+/* The form in which golden files store the changes of a pass (tests/support/text_diff.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static void expect(const char *before, const char *after, const char *want)
     if (strcmp(got, want) != 0) fail_msg("expected\n%sgot\n%s", want, got);
 }
 
-static void lines_that_differ_are_told(void **state)
+static void only_lines_that_differ_are_printed(void **state)
 {
     (void)state;
     (void)state;
@@ -31,7 +31,7 @@ static void lines_that_differ_are_told(void **state)
     expect("a\nb\nc\nd\n", "x\nb\nc\ny\n", "- a\n+ x\n@\n- d\n+ y\n");
 }
 
-static void words_of_a_line_are_told(void **state)
+static void changed_words_of_a_line_are_printed(void **state)
 {
     (void)state;
     (void)state;
@@ -43,9 +43,9 @@ static void words_of_a_line_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lines_that_differ_are_told, test_arena_setup,
+        cmocka_unit_test_setup_teardown(only_lines_that_differ_are_printed, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(words_of_a_line_are_told, test_arena_setup,
+        cmocka_unit_test_setup_teardown(changed_words_of_a_line_are_printed, test_arena_setup,
                                         test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* Traces as JSON for Chrome's viewer: valid JSON, one event for each row, only the requested ranks,
- * escaped names. */
+/* A trace as JSON for Chrome's viewer: valid JSON with one event for each row, only the requested
+ * ranks, and escaped names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static Trace rows_of(Plan *plan)
     return trace;
 }
 
-static void events(void **state)
+static void each_row_gives_one_event(void **state)
 {
     Plan *plan = plans_linear(*state);
     Trace trace = rows_of(plan);
@@ -93,7 +93,7 @@ static void events(void **state)
     json_decref(root);
 }
 
-static void chosen_ranks(void **state)
+static void only_the_chosen_ranks_are_printed(void **state)
 {
     Plan *plan = plans_linear(*state);
     Trace trace = rows_of(plan);
@@ -101,7 +101,7 @@ static void chosen_ranks(void **state)
     json_t *root = chrome(plan, &trace, only, 1, *state);
     assert_int_equal(count(root, "X", -1), 4);
     assert_int_equal(count(root, "X", 0), 0);
-    assert_int_equal(count(root, "M", 1), 3); /* the rank and its two streams */
+    assert_int_equal(count(root, "M", 1), 3); /* the names of the rank and its two streams */
     json_decref(root);
 }
 
@@ -126,7 +126,7 @@ static void names_are_escaped(void **state)
     json_decref(root);
 }
 
-/* A store may hold rows that do not fit the plan. */
+/* A store may contain rows that do not fit the plan. */
 static void foreign_rows_are_left_out(void **state)
 {
     Plan *plan = plans_linear(*state);
@@ -142,8 +142,8 @@ static void foreign_rows_are_left_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(events, setup, teardown),
-        cmocka_unit_test_setup_teardown(chosen_ranks, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_row_gives_one_event, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_the_chosen_ranks_are_printed, setup, teardown),
         cmocka_unit_test_setup_teardown(names_are_escaped, setup, teardown),
         cmocka_unit_test_setup_teardown(foreign_rows_are_left_out, setup, teardown),
     };
