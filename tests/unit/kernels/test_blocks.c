@@ -1,6 +1,6 @@
-/* Blocks that share a scale, compared with a simple implementation. It finds a scale by trying
- * every power of two, rounds by trying every number of the type, and multiplies by a loop over all
- * letters. */
+/* Compares blocks of numbers that share a scale with a simple implementation. That finds a scale by
+ * trying every power of two, rounds by trying every number of the type, and multiplies by a loop
+ * over all index letters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,8 +62,8 @@ static double obvious_scale(double most)
     return scale;
 }
 
-/* Returns the number of the type that is nearest to x; of two equally near, the one with an even
- * code. */
+/* Returns the number of the type that is nearest to x; of two equally near numbers, the one with an
+ * even code. */
 static double obvious_round(double x)
 {
     double best = NAN;
@@ -96,8 +96,9 @@ static const BlocksCase layouts[] = {
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 typedef struct Quantise {
-    Value value[3];         /* x, its blocks, their scales */
-    int64_t blocks, behind; /* blocks in the dimension; elements behind it */
+    Value value[3]; /* x, its blocks, their scales */
+    /* blocks: blocks in the dimension; behind: elements of the later dimensions */
+    int64_t blocks, behind;
 } Quantise;
 
 static Quantise quantise_of(const BlocksCase *l, DType from)
@@ -125,7 +126,7 @@ static void run_quantise(const BlocksCase *l, Quantise *q)
     run(l->op, &attrs, q->value);
 }
 
-/* Returns the place in x of element j of block i; blocks count like their scales. */
+/* Returns the place in x of element j of block i. Blocks are numbered like their scales. */
 static int64_t place(const Quantise *q, int64_t i, int64_t j)
 {
     return (i / q->behind * BLOCK + j) * q->behind + i % q->behind;
@@ -142,12 +143,13 @@ static void check_block(const Quantise *q, int64_t i)
         const double x = value_get(&q->value[0], place(q, i, j));
         const double is = value_get(&q->value[1], place(q, i, j));
         assert_true(is == obvious_round(x / scale));
-        /* rounding changes a number by at most half of its last bit, or of the smallest number */
+        /* Rounding changes a number by at most half of its last bit, or half of the smallest
+         * number. */
         assert_true(fabs(is * scale - x) <= fabs(x) * 0x1p-4 + scale * 0x1p-10);
     }
 }
 
-/* Numbers of any size, zeros, and blocks at the edge of the next power of two. */
+/* Fills x with numbers of any size, zeros, and blocks at the edge of the next power of two. */
 static void fill(Value *x, uint64_t draw)
 {
     for (int64_t i = 0; i < value_elements(x); i++) {
@@ -160,7 +162,7 @@ static void fill(Value *x, uint64_t draw)
     }
 }
 
-static void blocks_are_quantised(void **state)
+static void quantised_blocks_equal_a_simple_implementation(void **state)
 {
     (void)state;
     static const DType from[] = {DT_bf16, DT_f32, DT_f64};
@@ -174,9 +176,9 @@ static void blocks_are_quantised(void **state)
         }
 }
 
-/* Quantised numbers do not change when they are quantised again. A factor that is a power of two
- * changes only scales. */
-static void quantised_numbers_are_kept(void **state)
+/* Numbers that are quantised already do not change. A factor that is a power of two changes only
+ * scales. */
+static void quantising_twice_changes_nothing(void **state)
 {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
@@ -209,7 +211,7 @@ static void quantised_numbers_are_kept(void **state)
     }
 }
 
-/* One number of a block of zeros is set to x; returns the block's scale and that number. */
+/* Sets one number of a block of zeros to x. Returns the block's scale, and that number in *is. */
 static double with_one(double x, DType from, double *is)
 {
     Quantise q = quantise_of(&layouts[0], from);
@@ -220,7 +222,7 @@ static double with_one(double x, DType from, double *is)
     return value_get(&q.value[2], 0);
 }
 
-static void ends_of_the_range(void **state)
+static void the_smallest_and_largest_numbers_are_quantised(void **state)
 {
     (void)state;
     double is;
@@ -237,14 +239,15 @@ static void ends_of_the_range(void **state)
 
 /* ---- products ---- */
 
-/* The sizes of letters: several tiles of the kernel, and parts of tiles. */
+/* Returns the size of an index letter. The sizes give several tiles of the kernel, and parts of
+ * tiles. */
 static int64_t letter_size(char letter)
 {
     if (letter == 'B') return BLOCK;
     return letter == 'k' || letter == 'n' ? 3 : letter == 'b' || letter == 's' ? 7 : 2;
 }
 
-/* Returns the place of a term's element at these values of letters. */
+/* Returns the place of a term's element at these values of the letters. */
 static int64_t element_at(const SigTerm *term, const int64_t at['z' + 1])
 {
     int64_t i = 0;
@@ -253,7 +256,7 @@ static int64_t element_at(const SigTerm *term, const int64_t at['z' + 1])
     return i;
 }
 
-/* Sets the letters to combination i; returns false behind the last one. */
+/* Sets the letters to combination i. Returns false after the last combination. */
 static bool combination(const Binding *b, int64_t i, int64_t at['z' + 1])
 {
     for (uint32_t k = 0; k < b->n_letters; k++) {
@@ -305,7 +308,7 @@ static void check_product(OpKind op, DType out, bool accumulate)
     arena_reset(arena);
 }
 
-static void products_of_blocks(void **state)
+static void products_of_blocks_equal_a_simple_implementation(void **state)
 {
     (void)state;
     static const DType out[] = {DT_f32, DT_bf16, DT_f64};
@@ -324,10 +327,10 @@ static void products_of_blocks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(blocks_are_quantised),
-        TEST(quantised_numbers_are_kept),
-        TEST(ends_of_the_range),
-        TEST(products_of_blocks),
+        TEST(quantised_blocks_equal_a_simple_implementation),
+        TEST(quantising_twice_changes_nothing),
+        TEST(the_smallest_and_largest_numbers_are_quantised),
+        TEST(products_of_blocks_equal_a_simple_implementation),
     };
     return cmocka_run_group_tests_name("blocks", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Ops on parts that are two chunks of a sequence, as in a zigzag. The results of the parts must
- * equal the result of the whole, element by element and in sums over the parts. */
+/* Ops on parts that are two chunks of a sequence, as in a zigzag. The results of all parts must
+ * equal the result of the whole, both element by element and in sums over the parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,8 @@ typedef struct Heads {
     double drop;
 } Heads;
 
-/* Returns the place in the whole sequence of element i of part p of n: chunks p and 2 n - 1 - p. */
+/* Returns the place in the whole sequence of element i of part p of n. The part has chunks p and 2
+ * n - 1 - p. */
 static int64_t zigzag(int64_t whole, int64_t n, int64_t p, int64_t i)
 {
     const int64_t chunk = whole / (2 * n);
@@ -140,8 +141,8 @@ static void check_attention(const Heads *h, int64_t n)
     arena_free(arena);
 }
 
-/* Chunks that end inside a tile of queries, at its end, and in the next tile. */
-static void attention_in_two_chunks(void **state)
+/* The chunks end inside a tile of queries, at its end, or in the next tile. */
+static void attention_in_two_chunks_equals_the_whole(void **state)
 {
     (void)state;
     static const Heads shapes[] = {
@@ -152,7 +153,7 @@ static void attention_in_two_chunks(void **state)
         for (int64_t n = 1; n <= 4; n *= 2) check_attention(&shapes[i], n);
 }
 
-/* ---- a part of the keys: queries of part p meet keys of part p, then of part p - 1, ... */
+/* ---- parts of the keys: the queries of part p meet the keys of part p, then of part p - 1, ... */
 
 static Part part_with_keys(int64_t whole, int64_t n, int64_t p, int64_t k, const Binding *global)
 {
@@ -169,7 +170,8 @@ static Value zeros(Arena *arena, uint32_t n_dims, const int64_t *dim)
     return v;
 }
 
-/* Runs all hops for the queries of part p. The gradients of keys are added up in sum [2 * n]. */
+/* Runs all hops for the queries of part p, one part of the keys a hop. Adds the gradients of keys
+ * to sum [2 * n]. */
 static void run_hops(Arena *arena, const Attrs *plain, const Value whole[N_VALUES],
                      const Binding *global, int64_t n, int64_t p, Value *sum)
 {
@@ -225,7 +227,7 @@ static void check_hops(const Heads *h, int64_t n)
     arena_free(arena);
 }
 
-static void attention_by_parts_of_the_keys(void **state)
+static void attention_by_parts_of_the_keys_equals_the_whole(void **state)
 {
     (void)state;
     static const Heads shapes[] = {
@@ -236,9 +238,9 @@ static void attention_by_parts_of_the_keys(void **state)
         for (int64_t n = 1; n <= 4; n *= 2) check_hops(&shapes[i], n);
 }
 
-/* Some queries see no key of a part, so merging does not change their output. If there was no part
- * before, their output is zero. */
-static void no_key_is_seen(void **state)
+/* If a query sees no key of a part, the part does not change its output. If there was no part
+ * before, the output is zero. */
+static void a_part_without_seen_keys_changes_no_output(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -255,7 +257,7 @@ static void no_key_is_seen(void **state)
     for (int64_t i = 0; i < value_elements(&v[OUT]); i++) assert_true(value_get(&v[OUT], i) == 0);
     for (int64_t i = 0; i < value_elements(&v[LSE]); i++)
         assert_true(value_get(&v[LSE], i) == -INFINITY);
-    attrs.accumulate = 3; /* these are the first keys that the queries see */
+    attrs.accumulate = 3; /* there was a part of the keys before */
     eval_op(OP_attention_part, &attrs, args, 3, 2, NULL, &control, 1);
     Value expected[N_VALUES];
     make_values(arena, &h, expected);
@@ -273,7 +275,7 @@ static void no_key_is_seen(void **state)
 
 /* ---- positions */
 
-static void rope_in_two_chunks(void **state)
+static void rope_in_two_chunks_equals_the_whole(void **state)
 {
     (void)state;
     static const OpKind ops[] = {OP_rope, OP_rope_grad};
@@ -299,7 +301,7 @@ static void rope_in_two_chunks(void **state)
         }
 }
 
-static void dropout_in_two_chunks(void **state)
+static void dropout_in_two_chunks_equals_the_whole(void **state)
 {
     (void)state;
     const Attrs attrs = {.drop = 0.4, .site = 6};
@@ -326,9 +328,9 @@ static void dropout_in_two_chunks(void **state)
     }
 }
 
-/* ---- the loss: labels of whole sequences, of which a part holds some tokens */
+/* ---- the loss: labels belong to whole sequences, of which a part has some tokens */
 
-static void loss_in_two_chunks(void **state)
+static void the_loss_in_two_chunks_equals_the_whole(void **state)
 {
     (void)state;
     const Attrs attrs = {.scale = 0.5, .group = 2};
@@ -375,8 +377,11 @@ static void loss_in_two_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_in_two_chunks), cmocka_unit_test(attention_by_parts_of_the_keys),
-        cmocka_unit_test(no_key_is_seen),          cmocka_unit_test(rope_in_two_chunks),
-        cmocka_unit_test(dropout_in_two_chunks),   cmocka_unit_test(loss_in_two_chunks)};
+        cmocka_unit_test(attention_in_two_chunks_equals_the_whole),
+        cmocka_unit_test(attention_by_parts_of_the_keys_equals_the_whole),
+        cmocka_unit_test(a_part_without_seen_keys_changes_no_output),
+        cmocka_unit_test(rope_in_two_chunks_equals_the_whole),
+        cmocka_unit_test(dropout_in_two_chunks_equals_the_whole),
+        cmocka_unit_test(the_loss_in_two_chunks_equals_the_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,8 @@ static void run(const Conv *v, OpKind op, double *first, double *second, double 
     kernel_cpu(op)(&a);
 }
 
-/* Returns the place in a plane of x that point [i,j] of the window of y[h,w] reads; -1: padding. */
+/* Returns the place in a plane of x that point [i,j] of the window of y[h,w] reads, or -1 for
+ * padding. */
 static int64_t place(const Conv *v, int64_t h, int64_t w, int64_t i, int64_t j)
 {
     const Window rows = window_of(&v->attrs, 'h'), columns = window_of(&v->attrs, 'w');
@@ -73,8 +74,8 @@ static int64_t place(const Conv *v, int64_t h, int64_t w, int64_t i, int64_t j)
     return r < 0 || k < 0 ? -1 : r * v->W + k;
 }
 
-/* Adds each product of an input and a weight to y; of y and a weight to dx; of y and x to dweight.
- */
+/* Computes y, dx and dweight by their definitions: each product of an input and a weight is added
+ * to y, each of dy and a weight to dx, and each of dy and x to dweight. */
 static void define(const Conv *v, double *y, double *dx, double *dweight)
 {
     const int64_t k = v->attrs.h_kernel;
@@ -116,16 +117,16 @@ static void check(const Conv *v, Arena *arena)
     assert_near(is_weight, dw, n_weight, 1e-10);
 }
 
-static void sums_beyond_one_tile(void **state)
+static void convolutions_over_several_tiles_equal_their_sums(void **state)
 {
     (void)state;
     static const WindowMode modes[] = {WINDOW_zero, WINDOW_reflect, WINDOW_periodic,
                                        WINDOW_symmetric};
-    /* k runs through each mode with each kernel, stride and dilation */
+    /* k runs through each mode with each kernel, stride and dilation. */
     for (int64_t k = 0; k < 64; k++) {
         Arena *arena = arena_new();
         const int64_t kernel = 1 + k % 4, stride = 1 + k / 16 % 2, dilation = 1 + k / 32;
-        /* a field that is not wide has more channels, so its window has more taps than a tile */
+        /* A field that is not wide has more channels, so its window has more points than a tile. */
         const bool wide = k % 3 == 0;
         const Conv v = conv_of(arena, wide ? 2 : 40, wide ? 4 : 9, wide ? 531 : 10, kernel, stride,
                                dilation, modes[k / 4 % 4]);
@@ -134,8 +135,8 @@ static void sums_beyond_one_tile(void **state)
     }
 }
 
-/* Windows at a pole, columns beyond one strip of columns, equal maxima, NaN. */
-static void maxima_of_long_rows(void **state)
+/* Tests windows at a pole, rows longer than one strip of columns, equal maxima, and NaN. */
+static void maxima_of_long_rows_equal_their_definition(void **state)
 {
     (void)state;
     for (int64_t k = 0; k < 8; k++) {
@@ -170,7 +171,7 @@ static void maxima_of_long_rows(void **state)
 }
 
 #if defined __x86_64__
-/* A processor with wide vectors must not get kernels without them. */
+/* On a processor with wide vectors, products must use kernels for these vectors. */
 static void products_use_the_vectors_of_the_processor(void **state)
 {
     (void)state;
@@ -183,8 +184,8 @@ static void products_use_the_vectors_of_the_processor(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_beyond_one_tile),
-        cmocka_unit_test(maxima_of_long_rows),
+        cmocka_unit_test(convolutions_over_several_tiles_equal_their_sums),
+        cmocka_unit_test(maxima_of_long_rows_equal_their_definition),
 #if defined __x86_64__
         cmocka_unit_test(products_use_the_vectors_of_the_processor),
 #endif

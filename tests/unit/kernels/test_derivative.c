@@ -1,6 +1,7 @@
-/* Every op that has a gradient, against differences in fp64. The gradient is wired exactly as in
- * the op table (through a graph of one node), so the wiring is tested together with the kernels.
- * Differences are central, of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h. */
+/* Compares the gradient of every op with finite differences in fp64. The gradient is wired exactly
+ * as in the op table (through a graph of one node), so the wiring is tested together with the
+ * kernels. Differences are central, of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) /
+ * 12h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,9 +40,9 @@ static bool is_ids(OpKind op, uint32_t arg)
     return op_index_args(op) >> arg & 1;
 }
 
-/* Inputs that count as constants. No gradient flows to the maximum, because it cancels out. The
- * gradient of a spectral norm goes directly to its weight. A target is given. Distances from a mean
- * sum to zero, whatever the mean is. */
+/* Returns true for inputs that count as constants. A maximum gets no gradient, because it cancels
+ * out. A spectral norm passes its gradient directly to its weight. A target is given data.
+ * Distances from a mean sum to zero, whatever the mean is. */
 static bool is_constant(OpKind op, uint32_t arg)
 {
     if (op == OP_mse_loss) return arg == 1;
@@ -77,7 +78,7 @@ static uint32_t term_dims(const Case *c, const SigTerm *term, int64_t dim[MAX_DI
         if (d == term->n_dims) continue;
         int letter = term->dim[d].letter, inner = term->dim[d].inner;
         if (term->dim[d].reads) letter += 'A' - 'a';
-        /* the tokens of a rank and all tokens are the same here */
+        /* Here a rank has all tokens. */
         if (letter == 's' && (c->op == OP_position || c->op == OP_balance)) letter = 'S';
         dim[n] = c->size[letter] ? c->size[letter] : size_of((char)letter, c->large);
         if (inner) dim[n] *= c->size[inner] ? c->size[inner] : size_of((char)inner, c->large);
@@ -97,13 +98,13 @@ static void fill_input(Case *c, uint32_t arg, Value *v)
             if (c->op != OP_embed && i % 3 == 1) x = -1;
         } else if ((is_loss(c->op) && arg == 1) || (c->op == OP_group_norm && arg == 2) ||
                    (c->op == OP_state_scan && arg == 1)) {
-            x = 0.5 + fabs(x); /* a sum of exponentials is positive, and so is a step */
+            x = 0.5 + fabs(x); /* a sum of exponentials is positive, and so is a step size */
         }
         value_set(v, i, x);
     }
 }
 
-/* A graph of one node, with filled inputs and random weights for its outputs. */
+/* Makes a graph of one node, with filled inputs and random weights for its outputs. */
 static void make_case(Case *c, OpKind op, bool large, bool causal)
 {
     const Signature *sig = &op_info(op)->sig;
@@ -129,7 +130,8 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
     attrs.normalise = causal;
     if (op_info(op)->flags & OP_TAKES) attrs.first = 1, attrs.count = op == OP_part_head ? 1 : 2;
     if (op == OP_merge_tokens) attrs.count = size_of('I', large);
-    /* a decoder with an image of 3 x 4 patches after 5 tokens, or an encoder of 1 x 3 */
+    /* This is a decoder with an image of 3 x 4 patches after 5 tokens, or an encoder of 1 x 3
+     * patches. */
     if (op == OP_rope && causal && large)
         attrs.rows = 3, attrs.columns = 4, attrs.first = 5, attrs.lo = 1, attrs.hi = 2;
     if (op == OP_rope && causal && !large)
@@ -160,15 +162,15 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
         for (int64_t i = 0; i < value_elements(v); i++)
             value_set(&c->weight[j], i, rng_normal(SEED, 50 + j, (uint64_t)i));
         if (!choices_are_rows(op, sig->n_in + j)) continue;
-        /* rows that no choice uses get the weight 0 */
+        /* Rows that no choice uses get the weight 0. */
         const Value *counts = &c->eval.value[in[op_counts_arg(op)]];
         const Value rooms = choices_rooms(c->arena, &c->weight[j], counts);
         c->weight[j] = choices_rows(c->arena, &rooms, counts);
     }
 }
 
-/* True if any backward row reads the gradient of output j. Other outputs are statistics and count
- * as constants. */
+/* Returns true if any backward row reads the gradient of output j. Other outputs are statistics and
+ * count as constants. */
 static bool output_counts(OpKind op, uint32_t j)
 {
     const OpInfo *info = op_info(op);
@@ -205,8 +207,8 @@ static double difference(Case *c, Value *x, int64_t i)
     return sum / (12 * STEP);
 }
 
-/* Computes the gradients of all inputs with the backward ops of the table. With `accumulate` they
- * start from random values, which are subtracted again. */
+/* Computes the gradients of all inputs with the backward ops of the table. With `accumulate`, the
+ * gradients start from random values, which are subtracted at the end. */
 static void analytic(Case *c, bool accumulate, Value *gradient)
 {
     const Node *node = &c->graph.nodes.at[1];
@@ -229,7 +231,7 @@ static void analytic(Case *c, bool accumulate, Value *gradient)
     }
 }
 
-/* Returns the worst difference over (a sample of) an input's elements, relative to its largest
+/* Returns the worst error over a sample of an input's elements, relative to the input's largest
  * gradient. */
 static double worst_of(Case *c, Value *x, const Value *gradient)
 {
@@ -268,13 +270,13 @@ static double check_op(OpKind op, bool large, bool causal, bool accumulate)
     return worst;
 }
 
-static void test_every_gradient(void **state)
+static void every_gradient_equals_finite_differences(void **state)
 {
     (void)state;
     double worst = 0;
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        /* the gradient of such a bias is a number of choices, not a derivative (test_moe) */
+        /* The gradient of such a bias is a number of choices, not a derivative (test_moe). */
         if (op_info(op)->n_backward == 0 || op == OP_topk_biased) continue;
         n++;
         for (int k = 0; k < 8; k++) {
@@ -289,7 +291,7 @@ static void test_every_gradient(void **state)
     assert_true(n >= 25);
 }
 
-/* Ops through which no gradient may flow. */
+/* No gradient may flow through these ops. */
 static const OpKind without_gradient[] = {
     OP_batch, OP_sigmoid_grad, OP_relu_grad, OP_field, OP_conv2d_weight, OP_conv2d_groups_weight,
     OP_conv2d_inner, OP_conv2d_border, OP_conv2d_weight_inner, OP_conv2d_weight_border,
@@ -321,14 +323,14 @@ static const OpKind without_gradient[] = {
     OP_quantise_pairs_tokens, OP_quantise_squares_first, OP_quantise_squares_last,
     OP_quantise_squares_inner, OP_quantise_squares_outer, OP_turn_tokens, OP_turn_first,
     OP_turn_last, OP_amax_range, OP_quantise_range,
-    /* their gradients go through the spectral norm, which test_spectral.c tests */
+    /* The gradients of these go through the spectral norm, which test_spectral.c tests. */
     OP_project_of_first, OP_project_over_first, OP_project_of_last, OP_project_over_last,
     OP_project_of_second, OP_project_over_second, OP_outer_second, OP_inner_product, OP_normalise,
     OP_divide_dot, OP_outer_first, OP_outer_last, OP_fill, OP_sumsq, OP_step_mean, OP_clip_coef,
     OP_adamw, OP_sgd, OP_sign_step};
 
-/* The ops without a gradient are exactly those through which none may flow. */
-static void test_ops_without_gradient(void **state)
+/* The ops without a gradient are exactly those of the list above. */
+static void only_the_listed_ops_have_no_gradient(void **state)
 {
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
@@ -342,8 +344,9 @@ static void test_ops_without_gradient(void **state)
     }
 }
 
-/* One tensor is read twice, by one op and by two: the contributions must add up. */
-static void test_contributions_add(void **state)
+/* One op reads a tensor twice, and another op reads it, too. All contributions to its gradient must
+ * add up. */
+static void contributions_to_a_gradient_add_up(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -370,8 +373,8 @@ static void test_contributions_add(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_gradient),
-                                       cmocka_unit_test(test_ops_without_gradient),
-                                       cmocka_unit_test(test_contributions_add)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_gradient_equals_finite_differences),
+                                       cmocka_unit_test(only_the_listed_ops_have_no_gradient),
+                                       cmocka_unit_test(contributions_to_a_gradient_add_up)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

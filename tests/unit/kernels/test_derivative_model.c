@@ -1,6 +1,6 @@
-/* Whole tiny models against central differences in fp64: a Llama and a GPT-2, with two
- * micro-batches whose gradients accumulate. A sample of elements of every parameter tensor is
- * tested, and one random direction that moves all of its elements at once. */
+/* Compares gradients of whole tiny models with central differences in fp64: a Llama and a GPT-2,
+ * with two micro-batches whose gradients accumulate. It tests some elements of every parameter
+ * tensor, and one random direction that moves all elements of the tensor at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,8 @@ static void gradients_of(Eval *e)
     }
 }
 
-/* Returns dL/dh of x + h * direction; direction NULL: of element i alone. */
+/* Returns the derivative of the loss along `direction` from x; with direction NULL, along element i
+ * alone. */
 static double slope(Eval *e, Value *x, const double *direction, int64_t i, double *backup)
 {
     static const double shift[] = {1, -1, 2, -2}, factor[] = {8, -8, -1, 1};
@@ -75,7 +76,8 @@ static double largest(const Value *v)
     return top;
 }
 
-/* The difference is relative to the tensor's largest gradient, or to `floor` if that is larger. */
+/* Returns the largest error of a parameter's gradient, relative to the largest gradient of the
+ * tensor, or to `floor` if that is larger. */
 static double check_parameter(Eval *e, TensorId t, double floor)
 {
     Value *x = &e->value[t], *gradient = &e->grad[t];
@@ -103,7 +105,8 @@ static void check_model(void (*build)(Graph *, Arena *, int64_t, double))
     Eval e = eval_new(arena, &g, DT_f64, &data);
     eval_init(&e, SEED);
     gradients_of(&e);
-    double worst = 0, floor = 0; /* without rotary positions, a key bias has no gradient at all */
+    /* without rotary positions, a bias of keys has no gradient at all */
+    double worst = 0, floor = 0;
     for (TensorId t = 1; t < g.tensors.n; t++)
         if (g.tensors.at[t].role == ROLE_param) floor = fmax(floor, 1e-3 * largest(&e.grad[t]));
     for (TensorId t = 1; t < g.tensors.n; t++) {
@@ -117,8 +120,8 @@ static void check_model(void (*build)(Graph *, Arena *, int64_t, double))
     arena_free(arena);
 }
 
-/* The gradient nodes of the backward pass give the same result as the wiring of the op table: the
- * same contributions to each tensor, in their own order. */
+/* The gradient nodes that the backward pass makes must give the same gradients as the wiring of the
+ * op table. They add the same contributions to each tensor, but in another order. */
 static void check_pass(void (*build)(Graph *, Arena *, int64_t, double))
 {
     Arena *arena = arena_new();
@@ -149,20 +152,20 @@ static void check_pass(void (*build)(Graph *, Arena *, int64_t, double))
     arena_free(arena);
 }
 
-static void test_backward_pass(void **state)
+static void the_backward_pass_gives_the_gradients_of_the_op_table(void **state)
 {
     (void)state;
     check_pass(model_llama);
     check_pass(model_gpt2);
 }
 
-static void test_llama(void **state)
+static void gradients_of_a_llama_equal_finite_differences(void **state)
 {
     (void)state;
     check_model(model_llama);
 }
 
-static void test_gpt2(void **state)
+static void gradients_of_a_gpt2_equal_finite_differences(void **state)
 {
     (void)state;
     check_model(model_gpt2);
@@ -170,7 +173,9 @@ static void test_gpt2(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2),
-                                       cmocka_unit_test(test_backward_pass)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_a_llama_equal_finite_differences),
+        cmocka_unit_test(gradients_of_a_gpt2_equal_finite_differences),
+        cmocka_unit_test(the_backward_pass_gives_the_gradients_of_the_op_table)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

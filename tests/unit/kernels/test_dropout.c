@@ -1,5 +1,5 @@
-/* Dropout drops the stated fraction and keeps the mean. Its mask depends on every part of the key,
- * or ranks and steps would drop the same elements. */
+/* Dropout drops the stated fraction of elements and keeps the mean. Its mask depends on every part
+ * of the key. Otherwise ranks or steps would drop the same elements. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ static void draw(Key key, double p, Value *y, Arena *arena)
     eval_op(OP_dropout, &attrs, (Value[]){x, *y}, 1, 1, NULL, &control, key.microbatch);
 }
 
-static void rate_and_mean(void **state)
+static void dropout_keeps_its_rate_and_the_mean(void **state)
 {
     (void)state;
     static const double probabilities[] = {0, 0.1, 0.5, 0.9};
@@ -53,9 +53,8 @@ static void rate_and_mean(void **state)
     }
 }
 
-/* Changing any part of the key gives another mask: half of the elements agree, as for two
- * independent coins. */
-static void every_part_of_the_key_counts(void **state)
+/* Changing any part of the key gives another, independent mask: half of the elements agree. */
+static void every_part_of_the_key_changes_the_mask(void **state)
 {
     (void)state;
     const Key first = {1, 0, 1, 0};
@@ -74,9 +73,9 @@ static void every_part_of_the_key_counts(void **state)
     arena_free(arena);
 }
 
-/* If all values are equal, dropout in attention drops a part of the sum of probabilities. The mean
- * is kept, and the log-sum-exp does not change. */
-static void attention_drops_scores(void **state)
+/* All values are equal, so dropout in attention drops a part of the sum of probabilities. It keeps
+ * the mean and does not change the log-sum-exp. */
+static void attention_drops_probabilities_and_keeps_the_mean(void **state)
 {
     (void)state;
     enum { HEADS = 4, T = 64, E = 2, ROWS = 2 * T * HEADS };
@@ -111,8 +110,9 @@ static void attention_drops_scores(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rate_and_mean),
-                                       cmocka_unit_test(every_part_of_the_key_counts),
-                                       cmocka_unit_test(attention_drops_scores)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dropout_keeps_its_rate_and_the_mean),
+        cmocka_unit_test(every_part_of_the_key_changes_the_mask),
+        cmocka_unit_test(attention_drops_probabilities_and_keeps_the_mean)};
     return cmocka_run_group_tests_name("dropout", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Routing, by hand: the experts that each token chooses, with their weights and slots; the contents
- * of the slots; and the results that come back to the tokens. */
+/* Compares routing with results computed by hand: the experts that each token chooses, their
+ * weights and slots, the contents of the slots, and the results that return to the tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,8 +60,8 @@ static void the_largest_logits_are_chosen(void **state)
     }
 }
 
-/* Large logits also give the right weights, because weights depend only on differences. */
-static void weights_are_a_softmax(void **state)
+/* Weights depend only on differences, so large logits give the same weights. */
+static void weights_are_a_softmax_of_logits(void **state)
 {
     (void)state;
     const double all[] = {8.0 / 15, 2.0 / 15}, chosen[] = {0.8, 0.2};
@@ -77,12 +77,13 @@ static void weights_are_a_softmax(void **state)
         }
 }
 
-/* Two sequences of three tokens, two choices each among three experts, two slots for each expert
- * and sequence. The third choice of an expert is dropped; the other sequence does not count. */
+/* Two sequences have three tokens each. A token chooses two of three experts. An expert has two
+ * slots for each sequence. The third choice of an expert is dropped; choices in the other sequence
+ * do not count. */
 static const double ids_of[] = {0, 1, 0, 2, 0, 1, 2, 0, 2, 1, 2, 0};
 static const double slots_of[] = {0, 2, 1, 4, -1, 3, 4, 0, 5, 2, -1, 1};
 
-static void slots_go_to_who_comes_first(void **state)
+static void slots_go_to_the_first_tokens(void **state)
 {
     (void)state;
     static const double few[] = {0, 1, -1, 2, -1, -1, 2, 0, -1, 1, -1, -1};
@@ -100,7 +101,7 @@ static void slots_go_to_who_comes_first(void **state)
     }
 }
 
-/* Rows [e,b,C,k]: the features of token t of sequence b are 100 b + 10 t + {1, 2}. */
+/* Rows are [e,b,C,k]. The features of token t of sequence b are 100 b + 10 t + {1, 2}. */
 static void tokens_lie_in_their_slots(void **state)
 {
     (void)state;
@@ -111,12 +112,12 @@ static void tokens_lie_in_their_slots(void **state)
     const Attrs attrs = {.top_k = 2, .experts = 3, .capacity = 2};
     call(OP_dispatch, &attrs, (Value[]){x, slots, rows}, 2);
     assert_values(&rows, NUMBERS(1, 2, 11, 12, 101, 102, 121, 122, /* slots of expert 0 */
-                                 1, 2, 21, 22, 111, 112, 0, 0,     /* expert 1: the last is empty */
-                                 11, 12, 0, 0, 101, 102, 111, 112));
+                                 /* expert 1: the last slot is empty */
+                                 1, 2, 21, 22, 111, 112, 0, 0, 11, 12, 0, 0, 101, 102, 111, 112));
 }
 
-/* Each rank of an axis that shares experts holds its own, in the order of their ids. */
-static void a_rank_takes_what_goes_to_its_experts(void **state)
+/* Each rank of an axis that shares experts has some of them, in the order of their ids. */
+static void a_rank_takes_the_tokens_of_its_experts(void **state)
 {
     (void)state;
     Value x = values(DT_f64, DIMS(2, 3, 1), NUMBERS(1, 2, 3, 4, 5, 6));
@@ -133,7 +134,7 @@ static void a_rank_takes_what_goes_to_its_experts(void **state)
     assert_values(&rows, NUMBERS(1, 3, 5, 0, 2, 0, 4, 5));
 }
 
-static void a_token_gets_the_weighted_sum(void **state)
+static void a_token_gets_the_weighted_sum_of_its_experts(void **state)
 {
     (void)state;
     Value slots = values(DT_i32, DIMS(1, 3, 2), NUMBERS(0, 2, -1, 3, -1, -1));
@@ -144,8 +145,8 @@ static void a_token_gets_the_weighted_sum(void **state)
     assert_values(&y, NUMBERS(0.75 * 4 + 0.25 * 12, 0.75 * 8 + 0.25 * 16, 10, -1, 0, 0));
 }
 
-/* A dropped choice gets no gradient and gives none to its token; neither does an empty slot. */
-static void gradients_of_what_is_dropped_are_zero(void **state)
+/* A dropped choice gets no gradient and gives none to its token. An empty slot gets none either. */
+static void gradients_of_dropped_choices_are_zero(void **state)
 {
     (void)state;
     Value slots = values(DT_i32, DIMS(1, 2, 2), NUMBERS(0, 3, -1, 1));
@@ -168,10 +169,13 @@ static void gradients_of_what_is_dropped_are_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_largest_logits_are_chosen),         TEST(weights_are_a_softmax),
-        TEST(slots_go_to_who_comes_first),           TEST(tokens_lie_in_their_slots),
-        TEST(a_rank_takes_what_goes_to_its_experts), TEST(a_token_gets_the_weighted_sum),
-        TEST(gradients_of_what_is_dropped_are_zero),
+        TEST(the_largest_logits_are_chosen),
+        TEST(weights_are_a_softmax_of_logits),
+        TEST(slots_go_to_the_first_tokens),
+        TEST(tokens_lie_in_their_slots),
+        TEST(a_rank_takes_the_tokens_of_its_experts),
+        TEST(a_token_gets_the_weighted_sum_of_its_experts),
+        TEST(gradients_of_dropped_choices_are_zero),
     };
     return cmocka_run_group_tests_name("experts", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* Parts that also hold rows of their neighbours (halos). The rows that a part receives and sends,
- * the kernels that fill and read strips, and the exchange are compared with the whole dimension. */
+/* Parts that also have rows of their neighbours (halos). The tests compare with the whole
+ * dimension: the rows that a part receives and sends, the kernels that fill and read strips, and
+ * the exchange. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,7 +98,7 @@ static void exchange(Case *c)
                        .out_bytes = bytes,
                        .wraps = h.wraps};
         member[p] = &at[p];
-        /* these bytes are a huge number, which no kernel may read */
+        /* These bytes are a huge number, which no kernel may read. */
         memset(c->strips[1][p], 0x7f, sizeof c->strips[1][p]);
     }
     collective_move(member, c->n_parts);
@@ -108,8 +109,8 @@ static double *element(double *rows, int64_t n_rows, int64_t o, int64_t row, int
     return &rows[(o * n_rows + row) * INNER + i];
 }
 
-/* A part holds its own rows and its neighbours'. Each equals the row of the whole that the deal
- * names. */
+/* A part has its own rows and rows of its neighbours. Each equals the row of the whole that the
+ * deal names. */
 static void halos_come_from_neighbours(void **state)
 {
     (void)state;
@@ -137,7 +138,7 @@ static void halos_come_from_neighbours(void **state)
                     for (int64_t i = 0; i < INNER; i++) {
                         const double is = *element(c->held[p], c->held_rows, o, k, i);
                         if (k >= h.held.hi - h.held.lo) {
-                            /* a part that is smaller than the largest has padding */
+                            /* A part that is smaller than the largest part has padding. */
                             assert_true(is == 0);
                             continue;
                         }
@@ -152,7 +153,7 @@ static void halos_come_from_neighbours(void **state)
     arena_free(arena);
 }
 
-/* The sum of all parts' shares of a row arrives at its owner. */
+/* Several parts have shares of one row. The sum of these shares arrives at the row's owner. */
 static void shares_go_back_to_owners(void **state)
 {
     (void)state;
@@ -168,7 +169,7 @@ static void shares_go_back_to_owners(void **state)
                     for (int64_t i = 0; i < INNER; i++) {
                         int64_t row = deal_index(&c->deals, c->id, c->size, c->n_parts, p, k);
                         double *share = element(c->held[p], c->held_rows, o, k, i);
-                        /* shares are whole numbers, so sums are exact in any order */
+                        /* Shares are whole numbers, so sums are exact in any order. */
                         *share = (double)draw(seed, (uint64_t)(share - c->held[0]) + 100, 1000);
                         *element(sum, c->size, o, row, i) += *share;
                     }
@@ -188,8 +189,8 @@ static void shares_go_back_to_owners(void **state)
     arena_free(arena);
 }
 
-/* Rows from beyond the neighbours are refused. */
-static void neighbours_alone(void **state)
+/* A deal that needs rows from beyond the neighbours is refused. */
+static void halos_beyond_the_neighbours_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -219,7 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(halos_come_from_neighbours),
         cmocka_unit_test(shares_go_back_to_owners),
-        cmocka_unit_test(neighbours_alone),
+        cmocka_unit_test(halos_beyond_the_neighbours_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

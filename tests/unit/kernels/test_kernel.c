@@ -1,6 +1,6 @@
 /* The CPU kernels are compared with definitions written out as loops: contractions over all their
- * indices, attention with its whole score matrix, norms, rotations, cross-entropy; in fp64 and
- * fp32. */
+ * indices, attention with its whole score matrix, norms, rotations and cross-entropy. All are
+ * tested in fp64 and fp32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,12 +124,12 @@ static void check_contraction(OpKind op, DType real, bool accumulate, bool ones)
     arena_free(arena);
 }
 
-static void test_contractions(void **state)
+static void contractions_equal_their_sums(void **state)
 {
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         if (op_info(op)->class_ != OP_CLASS_contract) continue;
-        /* test_kernel_low tests these bit for bit */
+        /* test_kernel_low.c compares these bit for bit. */
         if (op_info(op)->scaling != SCALING_none) continue;
         for (int k = 0; k < 8; k++)
             check_contraction(op, (k & 1) ? DT_f32 : DT_f64, (k & 2) != 0, (k & 4) != 0);
@@ -153,7 +153,7 @@ static double score(const Heads *h, const Value *q, const Value *k, int64_t b, i
     return scale * sum;
 }
 
-/* Compares one query row with the definition. */
+/* Compares one row of queries with the definition. */
 static void check_row(const Heads *h, const Value *args, const double *p, double lse, int64_t b,
                       int64_t s, int64_t g, int64_t r, DType real)
 {
@@ -196,13 +196,16 @@ static void check_attention(const Heads *h, DType real)
     arena_free(arena);
 }
 
-static void test_attention(void **state)
+static void attention_equals_its_definition(void **state)
 {
     (void)state;
     static const Heads heads[] = {
-        {1, 1, 1, 1, 1, 2, 0, true},    {2, 7, 7, 2, 3, 4, 0, true},
-        {1, 33, 66, 1, 2, 5, 20, true}, /* a later part of the queries; tiles that are not full */
-        {1, 64, 64, 2, 1, 8, 0, true},  {1, 40, 130, 2, 2, 3, 0, false},
+        {1, 1, 1, 1, 1, 2, 0, true},
+        {2, 7, 7, 2, 3, 4, 0, true},
+        /* a later part of the queries, and tiles that are not full */
+        {1, 33, 66, 1, 2, 5, 20, true},
+        {1, 64, 64, 2, 1, 8, 0, true},
+        {1, 40, 130, 2, 2, 3, 0, false},
         {1, 5, 9, 1, 1, 4, 100, true}, /* all keys are in the past */
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
@@ -251,7 +254,7 @@ static void check_norms(DType real, int64_t D)
     arena_free(arena);
 }
 
-static void test_norms(void **state)
+static void norms_equal_their_definitions(void **state)
 {
     (void)state;
     static const int64_t sizes[] = {2, 7, 8, 9, 67};
@@ -263,8 +266,8 @@ static void test_norms(void **state)
 
 /* ---- rotations */
 
-/* The three bands of Llama 3.1's scaling, for a pair that rotates by `frequency` for each
- * position. */
+/* Returns the frequency by Llama 3.1's scaling, which has three bands, for a pair that rotates by
+ * `frequency` a position. */
 static double scaled(double frequency, const Attrs *a)
 {
     double wavelength = 2 * acos(-1.0) / frequency, context = (double)a->rope_context;
@@ -287,7 +290,7 @@ static void check_rope(const Attrs *attrs, DType real, int64_t E, bool in_place)
     eval_op(OP_rope, attrs, args, 1, 1, &part, &no_control, 0);
     int64_t turned = attrs->rope_dims ? attrs->rope_dims : E, half = turned / 2;
     for (int64_t i = 0; i < B * S * H; i++) {
-        for (int64_t e = turned; e < E; e++) /* elements beyond are unchanged */
+        for (int64_t e = turned; e < E; e++) /* the other elements are unchanged */
             assert_true(value_get(&y, i * E + e) == value_get(&before, i * E + e));
         for (int64_t e = 0; e < half; e++) {
             double position = (double)(START + i / H % S);
@@ -306,7 +309,7 @@ static void check_rope(const Attrs *attrs, DType real, int64_t E, bool in_place)
     arena_free(arena);
 }
 
-static void test_rope(void **state)
+static void rotations_equal_their_definition(void **state)
 {
     (void)state;
     const Attrs plain = {.theta = 10000};
@@ -317,7 +320,7 @@ static void test_rope(void **state)
         DType real = (k & 1) ? DT_f32 : DT_f64;
         check_rope(&part, real, (k & 4) ? 18 : 6, k % 3 == 0);
         check_rope((k & 2) ? &llama : &plain, real, (k & 4) ? 128 : 6, k % 3 == 0);
-        check_rope(&llama, real, 260, false); /* more pairs than are rotated at a time */
+        check_rope(&llama, real, 260, false); /* more pairs than the kernel rotates at a time */
     }
 }
 
@@ -376,7 +379,7 @@ static void check_xent(DType real, int64_t V, int64_t valid)
     arena_free(arena);
 }
 
-static void test_cross_entropy(void **state)
+static void cross_entropy_equals_its_definition(void **state)
 {
     (void)state;
     for (int64_t V = 3; V < 30; V += 5) {
@@ -387,7 +390,7 @@ static void test_cross_entropy(void **state)
 }
 
 /* Logits that differ much neither overflow nor give a wrong result. */
-static void test_cross_entropy_extremes(void **state)
+static void cross_entropy_is_exact_for_extreme_logits(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -407,7 +410,7 @@ static void test_cross_entropy_extremes(void **state)
 
 /* ---- pointwise */
 
-static void test_activations(void **state)
+static void activations_and_their_slopes_equal_their_definitions(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -439,9 +442,9 @@ static void test_activations(void **state)
     arena_free(arena);
 }
 
-/* The vectorisable fp32 exponential: two units in the last place, saturation at the ends, NaN
- * kept. */
-static void test_exponential(void **state)
+/* Checks the vectorisable exponential in fp32: errors of at most two units in the last place,
+ * saturation at the ends, and NaN that stays NaN. */
+static void the_fast_exponential_is_accurate_and_saturates(void **state)
 {
     (void)state;
     double worst = 0;
@@ -463,8 +466,8 @@ static Value first_input(Arena *arena, OpKind op, DType real, uint64_t seed)
                                 : filled(arena, real, seed, DIMS(2, 5, 18));
 }
 
-/* Ops that may overwrite their first input must give the same bits there as in other memory. */
-static void test_in_place(void **state)
+/* Ops that may overwrite their first input must give the same bits there as in another buffer. */
+static void ops_in_place_give_the_same_bits(void **state)
 {
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
@@ -507,10 +510,14 @@ static void test_in_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contractions),  cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_norms),         cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_cross_entropy_extremes),
-        cmocka_unit_test(test_activations),   cmocka_unit_test(test_exponential),
-        cmocka_unit_test(test_in_place)};
+        cmocka_unit_test(contractions_equal_their_sums),
+        cmocka_unit_test(attention_equals_its_definition),
+        cmocka_unit_test(norms_equal_their_definitions),
+        cmocka_unit_test(rotations_equal_their_definition),
+        cmocka_unit_test(cross_entropy_equals_its_definition),
+        cmocka_unit_test(cross_entropy_is_exact_for_extreme_logits),
+        cmocka_unit_test(activations_and_their_slopes_equal_their_definitions),
+        cmocka_unit_test(the_fast_exponential_is_accurate_and_saturates),
+        cmocka_unit_test(ops_in_place_give_the_same_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

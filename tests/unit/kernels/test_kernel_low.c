@@ -1,6 +1,6 @@
-/* Kernels on low-precision arguments equal the fp32 kernels on the widened arguments, with each
- * output rounded once. This holds bit for bit, for every op that computes, in each format, with and
- * without accumulation. */
+/* Kernels on low-precision arguments must equal the fp32 kernels on the widened arguments, with
+ * each output rounded once. This holds bit for bit, for every op that computes, in each format,
+ * with and without accumulation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,12 +46,13 @@ enum {
     Q = S + CHOICES_SPARE
 };
 
-/* Arguments by dtype and dims: f: f32 or low; F: always f32; d: f64; i: ids below V. */
+/* `types` has a letter for each argument: f is fp32 or the low type, F always fp32, d fp64, and i
+ * ids below V. */
 typedef struct Case {
     OpKind op;
     const char *types;
     int64_t dim[MAX_ARGS][MAX_DIMS];
-    uint32_t accumulates; /* outputs that may accumulate */
+    uint32_t accumulates; /* a bit for each output that may accumulate */
 } Case;
 
 static const Case cases[] = {
@@ -380,7 +381,7 @@ static uint32_t n_dims(const int64_t *dim)
     return n;
 }
 
-/* Positive numbers around 1, also valid for statistics and second moments. */
+/* Fills v with positive numbers around 1, which are also valid as statistics and second moments. */
 static void fill(Value *v, uint32_t arg)
 {
     for (int64_t i = 0; i < value_elements(v); i++) {
@@ -392,7 +393,7 @@ static void fill(Value *v, uint32_t arg)
     }
 }
 
-/* Runs the case on `value`, with scratch if it needs any. */
+/* Runs the case on `value`, with scratch if the op needs any. */
 static void run(const Case *c, const Attrs *attrs, Value *value, uint32_t n_in, uint32_t n)
 {
     Control control = {.step = 3, .lr = 0.01};
@@ -485,7 +486,7 @@ static void check(const Case *c, DType low, uint32_t accumulate)
     arena_reset(arena);
 }
 
-static void every_op(void **state)
+static void every_listed_op_equals_fp32_rounded_once(void **state)
 {
     (void)state;
     static const DType low[] = {DT_bf16, DT_f16, DT_e4m3, DT_e5m2};
@@ -502,8 +503,8 @@ static bool is_of_fields(OpKind op)
     return fields_has(op) && info->sig.n_in > 0 && info->class_ == OP_CLASS_compute;
 }
 
-/* Ops of fields get sizes that fit their attributes. */
-static void every_op_of_fields(void **state)
+/* The sizes of ops of fields must fit their attributes, so the test chooses them. */
+static void every_op_of_fields_equals_fp32_rounded_once(void **state)
 {
     (void)state;
     uint32_t n = 0;
@@ -528,9 +529,9 @@ static void every_op_of_fields(void **state)
     assert_true(n > 30);
 }
 
-/* Ops that compute and are missing in the list above have their own test here, or no floating
+/* An op that computes and is missing in the list above has another test here, or no floating
  * point. */
-static void none_is_forgotten(void **state)
+static void every_op_that_computes_has_a_low_precision_test(void **state)
 {
     (void)state;
     static const OpKind others[] = {OP_batch, OP_field, OP_offsets,   OP_image,    OP_cast,
@@ -545,8 +546,8 @@ static void none_is_forgotten(void **state)
     }
 }
 
-/* The kernel must add squares in doubles, and only those of elements lo to hi - 1. */
-static void sums_of_squares(void **state)
+/* The kernel must add squares in doubles, and only the squares of elements lo to hi - 1. */
+static void sums_of_squares_are_added_in_doubles(void **state)
 {
     (void)state;
     Value x = value_new(arena, DT_bf16, 1, (int64_t[]){X});
@@ -566,7 +567,7 @@ static void sums_of_squares(void **state)
     }
 }
 
-static void casts_and_fills(void **state)
+static void casts_and_fills_round_once(void **state)
 {
     (void)state;
     Value x = value_new(arena, DT_f64, 1, (int64_t[]){X}), y = value_new(arena, DT_e4m3, 1, x.dim);
@@ -587,11 +588,13 @@ static void casts_and_fills(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_op, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_op_of_fields, setup, teardown),
-        cmocka_unit_test_setup_teardown(none_is_forgotten, setup, teardown),
-        cmocka_unit_test_setup_teardown(sums_of_squares, setup, teardown),
-        cmocka_unit_test_setup_teardown(casts_and_fills, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_listed_op_equals_fp32_rounded_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_op_of_fields_equals_fp32_rounded_once, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(every_op_that_computes_has_a_low_precision_test, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(sums_of_squares_are_added_in_doubles, setup, teardown),
+        cmocka_unit_test_setup_teardown(casts_and_fills_round_once, setup, teardown),
     };
     return cmocka_run_group_tests_name("kernels in low precision", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Kernels that are not plain arithmetic: lookups in parts of a table, the update and its norm, ops
- * that only move data, and initial values. Also the table of kernels itself. */
+/* Kernels that are not plain arithmetic: lookups in parts of a table, the update of weights and its
+ * norm, ops that only move data, and initial values. Also the table of kernels itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static Value filled(Arena *arena, DType real, uint64_t stream, uint32_t n, const
     return v;
 }
 
-static void test_table(void **state)
+static void every_op_but_communications_has_a_kernel(void **state)
 {
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++)
@@ -37,7 +37,7 @@ static void test_table(void **state)
     assert_true(kernel_cpu(OP_silu) != kernel_cpu(OP_gelu));
 }
 
-static void test_accepts(void **state)
+static void kernels_accept_only_their_dtypes(void **state)
 {
     (void)state;
     const DType f32 = DT_f32, f64 = DT_f64, i32 = DT_i32;
@@ -54,12 +54,12 @@ static void test_accepts(void **state)
     assert_true(kernel_cpu_accepts(OP_cast, (DType[]){DT_bf16, f32}, 2));
     const DType mixed[] = {DT_bf16, DT_f16, f32, DT_u8}, doubles[] = {DT_bf16, DT_bf16, f64, DT_u8};
     assert_true(kernel_cpu_accepts(OP_linear, mixed, 4));
-    /* a product of 16-bit numbers needs scratch, the fourth argument */
+    /* A product of 16-bit numbers needs scratch, which is the fourth argument. */
     assert_false(kernel_cpu_accepts(OP_linear, mixed, 3));
     assert_false(kernel_cpu_accepts(OP_linear, doubles, 4));
     const DType eight[] = {DT_e4m3, DT_e5m2, f64, f64, f64, DT_u8}, more[] = {f64, f64, DT_e4m3};
     const int64_t one_each[] = {6, 3, 1, 1, 5};
-    /* the product may compute in fp64, if there is scratch for it */
+    /* A product may compute in fp64, if it has scratch for that. */
     assert_true(kernel_cpu_accepts(OP_linear_tensorwise, eight, 6));
     assert_int_equal(kernel_cpu_workspace(OP_linear_tensorwise, eight, one_each, 5), 64 + 3 * 8);
     assert_true(kernel_cpu_accepts(OP_quantise_range, more, 3));
@@ -75,14 +75,15 @@ static void test_accepts(void **state)
     assert_false(kernel_cpu_accepts(OP_all_reduce, (DType[]){f32, f32}, 2));
 }
 
-/* A part of a table: ids outside it give zero, and only its own rows get a gradient. */
-static void test_embedding_parts(void **state)
+/* A rank has a part of a table. Ids outside it give zero, and only the part's rows get a
+ * gradient. */
+static void a_part_of_a_table_serves_only_its_own_ids(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     enum { V = 3, START = 4, VALID = 2, K = 2 };
     Value ids = value_new(arena, DT_i32, DIMS(1, 5));
-    static const double id[] = {4, 0, 5, 6, 4}; /* id 6 is the padding row */
+    static const double id[] = {4, 0, 5, 6, 4}; /* id 6 is that of the padding row */
     for (int i = 0; i < 5; i++) value_set(&ids, i, id[i]);
     Value table = filled(arena, DT_f64, 1, DIMS(V, K)), y = value_new(arena, DT_f64, DIMS(1, 5, K));
     Value dtable = value_new(arena, DT_f64, DIMS(V, K));
@@ -102,14 +103,14 @@ static void test_embedding_parts(void **state)
         int times = accumulate + 1;
         assert_true(value_get(&dtable, 0) == times * (1 + 9)); /* id 4 occurs twice */
         assert_true(value_get(&dtable, 3) == times * 6);
-        /* the padding row gets no gradient */
+        /* The padding row gets no gradient. */
         assert_true(value_get(&dtable, 4) == 0 && value_get(&dtable, 5) == 0);
     }
     arena_free(arena);
 }
 
-/* Three steps of AdamW as its paper defines it. */
-static void test_adamw(void **state)
+/* Compares three steps of AdamW with its paper's definition. */
+static void adamw_follows_its_paper(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -139,7 +140,7 @@ static void test_adamw(void **state)
     arena_free(arena);
 }
 
-static void test_sgd(void **state)
+static void sgd_follows_its_definition(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -156,8 +157,8 @@ static void test_sgd(void **state)
     arena_free(arena);
 }
 
-/* Parts of a flat unit and two sums in the table. Only elements [lo, hi) count. */
-static void test_norm_and_clip(void **state)
+/* A flat unit comes in parts, and the table has two sums. Only elements [lo, hi) count. */
+static void the_norm_of_gradients_sets_the_clip_factor(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -182,22 +183,22 @@ static void test_norm_and_clip(void **state)
     double norm = sqrt(expected + 4);
     assert_true(fabs(value_get(&out, 0) - norm) < 1e-12);
     assert_true(fabs(value_get(&out, 1) - 2 / (norm + 1e-6)) < 1e-12);
-    /* a bound above the gradient's norm changes nothing, and neither does 0 */
+    /* A bound above the gradient's norm changes nothing, and neither does a bound of 0. */
     attrs.clip = 1000;
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
     attrs.clip = 0;
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
-    attrs.clip = 2; /* clipping must not hide a gradient that is NaN */
+    attrs.clip = 2; /* clipping must not hide a NaN */
     value_set(&table, 1, NAN);
     eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(isnan(value_get(&out, 0)) && isnan(value_get(&out, 1)));
     arena_free(arena);
 }
 
-/* Checks ops that only move data: pack stores all slices one after the other, unpack inverts it,
- * and padding is zero, for any element size. */
+/* Checks ops that only move data. OP_pack stores all slices one after the other, and OP_unpack
+ * inverts it. Padding is zero, for any element size. */
 static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inner, int64_t parts)
 {
     Arena *arena = arena_new();
@@ -207,7 +208,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
     Value packed = value_new(arena, dtype, DIMS(parts, outer, size, inner));
     Value slice = value_new(arena, dtype, DIMS(outer, size, inner));
     Value back = value_new(arena, dtype, DIMS(outer, middle, inner));
-    /* no byte is zero, unlike padding */
+    /* No byte of the data is zero, but padding is. */
     for (size_t i = 0; i < (size_t)value_elements(&whole) * bytes; i++)
         ((uint8_t *)whole.at)[i] = (uint8_t)(1 + rng_below(SEED, 3, i, 255));
     Extents x = {outer, middle, inner, 0, size};
@@ -217,7 +218,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
         x.part_start = part * size;
         eval_reshape(OP_slice, &attrs, &whole, &slice, &x);
         assert_memory_equal(slice.at, (char *)packed.at + (size_t)part * part_bytes, part_bytes);
-        /* OP_place keeps the part, and all elements around it are zero */
+        /* OP_place keeps the part and sets all elements around it to zero. */
         eval_reshape(OP_place, &attrs, &slice, &back, &x);
         for (int64_t i = 0; i < outer * middle * inner; i++) {
             const int64_t at = i / inner % middle;
@@ -243,7 +244,7 @@ static void check_moves(DType dtype, int64_t outer, int64_t middle, int64_t inne
     arena_free(arena);
 }
 
-static void test_moves(void **state)
+static void packing_and_unpacking_are_inverse(void **state)
 {
     (void)state;
     static const DType dtypes[] = {DT_f64, DT_f32, DT_bf16, DT_u8, DT_i32};
@@ -255,8 +256,8 @@ static void test_moves(void **state)
     }
 }
 
-/* In a zigzag, part p of n has chunks p and 2n - 1 - p of 2n. */
-static void test_moves_of_chunks(void **state)
+/* In a zigzag, part p of n has chunks p and 2n - 1 - p. */
+static void packing_follows_the_chunks_of_a_zigzag(void **state)
 {
     (void)state;
     enum { OUTER = 2, PARTS = 3, HALF = 2, INNER = 3, WHOLE_SIZE = 2 * PARTS * HALF };
@@ -281,7 +282,7 @@ static void test_moves_of_chunks(void **state)
     arena_free(arena);
 }
 
-static void test_cast_and_fill(void **state)
+static void casts_round_and_fills_set_a_constant(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -299,7 +300,7 @@ static void test_cast_and_fill(void **state)
     arena_free(arena);
 }
 
-static void test_initial_values(void **state)
+static void initial_values_follow_their_distribution(void **state)
 {
     (void)state;
     enum { N = 40000 };
@@ -323,11 +324,15 @@ static void test_initial_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),         cmocka_unit_test(test_accepts),
-        cmocka_unit_test(test_adamw),         cmocka_unit_test(test_embedding_parts),
-        cmocka_unit_test(test_sgd),           cmocka_unit_test(test_norm_and_clip),
-        cmocka_unit_test(test_moves),         cmocka_unit_test(test_moves_of_chunks),
-        cmocka_unit_test(test_cast_and_fill), cmocka_unit_test(test_initial_values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_op_but_communications_has_a_kernel),
+                                       cmocka_unit_test(kernels_accept_only_their_dtypes),
+                                       cmocka_unit_test(adamw_follows_its_paper),
+                                       cmocka_unit_test(a_part_of_a_table_serves_only_its_own_ids),
+                                       cmocka_unit_test(sgd_follows_its_definition),
+                                       cmocka_unit_test(the_norm_of_gradients_sets_the_clip_factor),
+                                       cmocka_unit_test(packing_and_unpacking_are_inverse),
+                                       cmocka_unit_test(packing_follows_the_chunks_of_a_zigzag),
+                                       cmocka_unit_test(casts_round_and_fills_set_a_constant),
+                                       cmocka_unit_test(initial_values_follow_their_distribution)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The loss and its divisor, by PyTorch's definitions, over a vocabulary that is whole or cut into
- * uneven parts. The classic bugs of both are planted on purpose and must show in the numbers. */
+/* Compares the loss and its divisor with PyTorch, over a vocabulary that is whole or cut into
+ * uneven parts. Also plants two classic bugs, which must show in the numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,8 +25,8 @@ static const double logits[N][V] = {{0.5, -1.25, 2, 0.75, -0.5},
                                     {0.1, 0.2, 0.3, 0.4, 0.5}};
 static const int labels[N] = {2, 0, -100, 4};
 
-/* torch 1.13, fp64: cross_entropy(z, y, label_smoothing = a), ignore_index -100, plus z_loss times
- * the mean over counted tokens of logsumexp(z)^2; and its gradient. */
+/* From torch 1.13 in fp64: cross_entropy(z, y, label_smoothing = a) with ignore_index -100, plus
+ * z_loss times the mean over counted tokens of logsumexp(z)^2, and the gradient of this sum. */
 typedef struct Golden {
     double smoothing, z_loss, loss, gradient[N][V];
 } Golden;
@@ -63,11 +63,11 @@ static const Golden golden[] = {
        -0.22295348232959555}}},
 };
 
-/* A rank's planted mistake. */
+/* A planted mistake of a rank. */
 typedef enum Bug {
     BUG_none,
-    BUG_gathered,    /* takes all logits as its own part, and sums over ranks */
-    BUG_local_vocab, /* smooths over its local rows only */
+    BUG_gathered,    /* takes all logits as its part, and then sums over ranks */
+    BUG_local_vocab, /* smooths only over its local rows of the vocabulary */
 } Bug;
 
 typedef struct Split {
@@ -75,7 +75,7 @@ typedef struct Split {
     Attrs attrs;
     uint32_t n_parts;
     Bug bug;
-    Value z[MOST_PARTS], label, top, total, picked; /* z: this part's rows, padded */
+    Value z[MOST_PARTS], label, top, total, picked; /* z: the logits of each part, padded */
     Part part[MOST_PARTS];
     Binding whole;
 } Split;
@@ -101,7 +101,7 @@ static void cut_logits(Split *s)
     }
 }
 
-/* Runs one op on every part; its results [b,s] are summed, or their maximum is taken. */
+/* Runs one op on every part. Adds up the results [b,s] of the parts, or takes their maximum. */
 static void reduce(Split *s, OpKind op, const Value *second, Value *sum)
 {
     *sum = value_new(s->arena, DT_f64, DIMS(1, N));
@@ -126,7 +126,7 @@ static double loss_of(Split *s)
     cut_logits(s);
     reduce(s, OP_xent_max, NULL, &s->top);
     reduce(s, s->attrs.smoothing > 0 ? OP_xent_smooth : OP_xent_pick, &s->label, &s->picked);
-    /* every rank finds the label, but `start` ensures that it counts once */
+    /* Every rank finds the label, but because of `start` it counts once. */
     if (s->bug == BUG_gathered)
         for (int64_t i = 0; i < N; i++)
             value_set(&s->picked, i, value_get(&s->picked, i) / s->n_parts);
@@ -174,7 +174,7 @@ static Split split_of(const Golden *g, uint32_t n_parts, Bug bug, Arena *arena)
                    .attrs = {.scale = 1, .smoothing = g->smoothing, .z_loss = g->z_loss}};
 }
 
-static void as_pytorch(void **state)
+static void the_loss_and_its_gradient_equal_pytorchs(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof golden / sizeof golden[0]; k++)
@@ -200,8 +200,9 @@ static void planted_bugs_show(void **state)
     arena_free(arena);
 }
 
-/* Four sequences in two groups: the tokens of a group together weigh one, wherever s is cut. */
-static void mean_of_means(void **state)
+/* Four sequences form two groups. The tokens of a group together have the weight one, wherever the
+ * sequence is cut. */
+static void each_group_of_sequences_has_equal_weight(void **state)
 {
     (void)state;
     enum { B = 4, S = 6, HALF = S / 2, GROUP = 2 };
@@ -251,8 +252,8 @@ static void mean_of_means(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_pytorch),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_loss_and_its_gradient_equal_pytorchs),
                                        cmocka_unit_test(planted_bugs_show),
-                                       cmocka_unit_test(mean_of_means)};
+                                       cmocka_unit_test(each_group_of_sequences_has_equal_weight)};
     return cmocka_run_group_tests_name("loss", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* nn.moe and ep{} as people write them: the graph of a mixture, the slots of an expert, the
- * exchanges of tokens, and the mistakes that are reported. */
+/* nn.moe and ep{} as people write them: the graph of a mixture of experts, the slots of an expert,
+ * the exchanges of tokens, and the mistakes that are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct Result {
     Config config;
     Graph graph;
     Diag d;
-    const Plan *plan; /* NULL: refused */
+    const Plan *plan; /* NULL: the plan was refused */
 } Result;
 
 static Result plan_of(const char *script)
@@ -42,7 +42,7 @@ static const char *told(Result *r)
     return str_text(&text);
 }
 
-/* A model of an embedding, a mixture between residuals, and a head. */
+/* Returns the plan of a model with an embedding, a mixture between residuals, and a head. */
 static Result plan_with(const char *moe, const char *mesh, const char *parallel)
 {
     return plan_of(arena_print(
@@ -68,7 +68,7 @@ static const Tensor *param(const Graph *g, const char *name)
     return NULL;
 }
 
-static void a_mixture_traces(void **state)
+static void a_mixture_traces_to_this_graph(void **state)
 {
     (void)state;
     static const OpKind ops[] = {OP_batch,    OP_embed,          OP_rmsnorm,   OP_linear,
@@ -106,12 +106,12 @@ static void a_mixture_traces(void **state)
     assert_int_equal(r.graph.tensors.at[r.graph.nodes.at[8].out[0]].dtype, DT_i32);
 }
 
-static void capacity_is_of_a_sequence(void **state)
+static void capacity_counts_the_tokens_of_a_sequence(void **state)
 {
     (void)state;
     static const struct {
         const char *factor;
-        int64_t top_k, experts, capacity; /* capacity: tokens of an expert, out of 6 */
+        int64_t top_k, experts, capacity; /* capacity: how many of the 6 tokens an expert takes */
     } cases[] = {{"nil", 2, 4, 4},   {"1.25", 2, 4, 4}, {"1", 2, 4, 3},    {"1.0", 1, 4, 2},
                  {"'all'", 2, 4, 6}, {"1.1", 1, 5, 2},  {"0.01", 2, 4, 1}, {"100", 2, 4, 6},
                  {"1.0", 4, 4, 6},   {"0.5", 3, 3, 3},  {"1.0", 1, 24, 1}};
@@ -147,7 +147,7 @@ static void assert_refused(const Refused *c)
 #define AROUND                                                                                     \
     "w3 = nn.linear(8, 4), w2 = nn.linear(4, 8), forward = function(m, x) return m.w1(x) end }"
 
-static void what_a_mixture_cannot_be_is_told(void **state)
+static void mistakes_in_a_mixture_are_reported(void **state)
 {
     (void)state;
     static const Refused cases[] = {
@@ -189,9 +189,9 @@ static void what_a_mixture_cannot_be_is_told(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_refused(&cases[i]);
 }
 
-/* Ids are chosen by sigmoid plus bias; the gradient of the bias counts choices, and the update
- * moves it towards an even share. */
-static void a_bias_balances(void **state)
+/* Each token chooses the experts with the largest sigmoid plus bias. The gradient of the bias
+ * counts choices. The update moves the bias towards equal shares. */
+static void a_bias_balances_the_choices(void **state)
 {
     (void)state;
     double logits[] = {1, 0, -1, 2, 1, 0}, bias[] = {0, 0, 0.6}, counts[] = {1, 0, 0};
@@ -200,8 +200,8 @@ static void a_bias_balances(void **state)
     const Value of_ids = {DT_i32, 3, {1, 2, 1}, ids}, of_counts = {DT_f64, 1, {3}, counts};
     const Attrs choose = {.top_k = 1, .experts = 3, .capacity = 2};
     eval_op(OP_topk_biased, &choose, (Value[]){of_logits, of_bias, of_ids}, 2, 1, NULL, NULL, 0);
-    assert_int_equal(ids[0], 2); /* 0.269 + 0.6 is more than 0.731 */
-    assert_int_equal(ids[1], 2); /* 0.5 + 0.6 is more than 0.881 */
+    assert_int_equal(ids[0], 2); /* expert 2 has 0.269 + 0.6, and expert 0 only 0.731 */
+    assert_int_equal(ids[1], 2); /* expert 2 has 0.5 + 0.6, and expert 0 only 0.881 */
     const Attrs more = {.accumulate = 1};
     eval_op(OP_loads, &more, (Value[]){of_ids, of_counts}, 1, 1, NULL, NULL, 0);
     assert_true(counts[0] == 1 && counts[1] == 0 && counts[2] == 2);
@@ -216,7 +216,7 @@ static const char none[] = "nn.module { w1 = nn.linear(8, 4), w3 = nn.linear(8, 
                            "  w2 = nn.linear(4, 8), forward = function(m, x)\n"
                            "    return m.w2(nn.silu(m.w1(x)) * m.w3(x)) end }";
 
-static void what_ep_cannot_be_is_told(void **state)
+static void mistakes_in_ep_are_reported(void **state)
 {
     (void)state;
     static const Refused cases[] = {
@@ -244,7 +244,7 @@ static void what_ep_cannot_be_is_told(void **state)
 }
 
 /* If ep is carved only out of dp_shard, the plan is the same as with a separate axis ep. */
-static void folded_is_an_axis_of_its_own(void **state)
+static void ep_folded_into_dp_shard_equals_a_separate_axis(void **state)
 {
     (void)state;
     Result folded = plan_with(six, "dp_shard = 4, ep = 2, ep_mode = 'folded'", "ep {}, fsdp2 {}"),
@@ -256,7 +256,7 @@ static void folded_is_an_axis_of_its_own(void **state)
 }
 
 typedef struct Exchanges {
-    /* n counts each all_to_all on stream ep along ep alone; other counts every other one */
+    /* n counts each all_to_all on stream ep along ep alone, and `other` every other one. */
     uint32_t n, other;
     uint64_t bytes;
 } Exchanges;
@@ -277,18 +277,18 @@ static Exchanges exchanges(const Plan *plan)
     return x;
 }
 
-/* Experts are folded over tp, and over tp and data ranks. The test checks which axes cut them, and
- * their exchanges. A rank sends only the rows of experts that it shares out, so ranks of tp send no
- * row twice. If ep is an axis of its own beside tp, a rank sends whole rows and gets cut rows
- * back. */
-static void folded_experts_are_cut_by_ranks_of_tp(void **state)
+/* Experts are folded over tp, or over tp and data ranks. The test checks which axes split them, and
+ * their exchanges. The ranks of tp divide the rows among them, so no row is sent twice. If ep is a
+ * separate axis beside tp, a rank sends whole rows and gets back parts of rows. */
+static void folded_experts_are_divided_over_ranks_of_tp(void **state)
 {
     (void)state;
     static const char *const twelve =
         "nn.moe { dim = 8, hidden = 12, experts = 12, capacity_factor = 12 }";
     static const struct {
-        const char *mesh, *axes, *inside; /* inside: the axes that cut each single expert */
-        uint32_t n, sent, of; /* the exchanges; each of them moves `sent` / `of` of the rows */
+        const char *mesh, *axes, *inside; /* inside: the axes that split each single expert */
+        /* n: the number of exchanges; each one moves `sent` / `of` of the rows */
+        uint32_t n, sent, of;
     } cases[] = {
         {"dp_shard = 2, tp = 2, ep = 2, ep_mode = 'folded'", "tp", "-", 0, 1, 1},
         {"dp_shard = 2, tp = 4, ep = 2, ep_mode = 'folded'", "tp.1", "tp.0", 0, 1, 1},
@@ -316,9 +316,10 @@ static void folded_experts_are_cut_by_ranks_of_tp(void **state)
     }
 }
 
-/* To the experts and back, forward and backward: 4 for each layer and micro-batch, 6 if a block is
- * recomputed. Each one moves the rows of all experts. */
-static void tokens_go_there_and_back(void **state)
+/* Tokens go to the experts and back, in the forward and in the backward pass: 4 exchanges for each
+ * layer and micro-batch, and 6 if a block is recomputed. Each exchange moves the rows of all
+ * experts. */
+static void tokens_are_exchanged_to_experts_and_back(void **state)
 {
     (void)state;
     for (uint32_t m = 1; m <= 3; m++)
@@ -340,9 +341,9 @@ static void tokens_go_there_and_back(void **state)
                 }
 }
 
-/* The gradients of experts are summed over the ranks that hold the same experts. All other
- * gradients are summed over all ranks with samples. */
-static void experts_are_a_unit_of_their_own(void **state)
+/* The gradients of experts are summed over the ranks with the same experts. All other gradients are
+ * summed over all ranks with samples. */
+static void experts_form_a_separate_unit(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 4; kind++) {
@@ -371,8 +372,9 @@ static void experts_are_a_unit_of_their_own(void **state)
     }
 }
 
-/* With path patterns, as with the model's own marks, each expert is cut, not shared out. */
-static void a_plan_by_paths_cuts_each_expert(void **state)
+/* Path patterns, like the model's own marks, split each expert over tp instead of dividing the
+ * experts among ranks. */
+static void path_patterns_split_each_expert(void **state)
 {
     (void)state;
     Result r = plan_with(six, "tp = 2, ep = 2",
@@ -388,8 +390,8 @@ static void a_plan_by_paths_cuts_each_expert(void **state)
     assert_int_equal(exchanges(r.plan).other, 0);
 }
 
-/* A weight counts once, however often its module is called. */
-static void what_a_token_meets(void **state)
+/* A weight that a token meets counts once, however often its module is called. */
+static void active_parameters_count_each_weight_once(void **state)
 {
     (void)state;
     Result once = plan_with(six, "dp_replicate = 2", "ddp {}");
@@ -406,15 +408,15 @@ static void what_a_token_meets(void **state)
     assert_int_equal(experts_active_params(&once.plan->graph), all - 3 * 8 * 4 * (6 - 2));
     if (!twice.plan) fail_msg("%s", told(&twice));
     assert_int_equal(experts_active_params(&twice.plan->graph), all - 3 * 8 * 4 * (6 - 2));
-    const Graph *g = &twice.plan->graph; /* an unproven text may contain anything */
+    const Graph *g = &twice.plan->graph; /* a text that was not proven may contain anything */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (g->nodes.at[id].op == OP_dispatch)
             twice.plan->graph.attrs.at[g->nodes.at[id].attrs].experts = 0;
     assert_int_equal(experts_active_params(g), all);
 }
 
-/* reshard_last = false: the last block's experts stay gathered together with the rest of it. */
-static void the_last_block_is_both_its_units(void **state)
+/* With reshard_last = false, the last block's experts stay gathered like the rest of the block. */
+static void the_last_block_keeps_both_its_units(void **state)
 {
     (void)state;
     uint32_t gathers[2] = {0, 0};
@@ -438,18 +440,18 @@ static void the_last_block_is_both_its_units(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_mixture_traces),
-        TEST(capacity_is_of_a_sequence),
-        TEST(what_ep_cannot_be_is_told),
-        TEST(what_a_mixture_cannot_be_is_told),
-        TEST(tokens_go_there_and_back),
-        TEST(experts_are_a_unit_of_their_own),
-        TEST(folded_is_an_axis_of_its_own),
-        TEST(folded_experts_are_cut_by_ranks_of_tp),
-        TEST(a_plan_by_paths_cuts_each_expert),
-        TEST(a_bias_balances),
-        TEST(what_a_token_meets),
-        TEST(the_last_block_is_both_its_units),
+        TEST(a_mixture_traces_to_this_graph),
+        TEST(capacity_counts_the_tokens_of_a_sequence),
+        TEST(mistakes_in_ep_are_reported),
+        TEST(mistakes_in_a_mixture_are_reported),
+        TEST(tokens_are_exchanged_to_experts_and_back),
+        TEST(experts_form_a_separate_unit),
+        TEST(ep_folded_into_dp_shard_equals_a_separate_axis),
+        TEST(folded_experts_are_divided_over_ranks_of_tp),
+        TEST(path_patterns_split_each_expert),
+        TEST(a_bias_balances_the_choices),
+        TEST(active_parameters_count_each_weight_once),
+        TEST(the_last_block_keeps_both_its_units),
     };
     return cmocka_run_group_tests_name("moe", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* NVFP4's numbers are compared with an obvious implementation: rounding by trying every number of a
- * type, squares by comparing coordinates, products by a loop over all letters. */
+/* Compares NVFP4's numbers with an obvious implementation: it rounds by trying every number of a
+ * type, finds squares by comparing coordinates, and multiplies by a loop over all index letters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static void run(OpKind op, const Attrs *attrs, Value *value)
     eval_op_scratch(op, attrs, value, sig->n_in, sig->n_out, NULL, &control);
 }
 
-/* Returns the nearest of these numbers; of two equally near, the one with an even place. */
+/* Returns the nearest of these numbers; of two equally near numbers, the one at an even place. */
 static double nearest(double x, const double *numbers, int n)
 {
     int best = 0;
@@ -69,7 +69,7 @@ static double obvious_scale(double x)
 
 /* ---- the type ---- */
 
-static void numbers_of_the_type(void **state)
+static void numbers_of_e2m1_round_to_the_nearest(void **state)
 {
     (void)state;
     for (int i = -70; i <= 70; i++) {
@@ -78,7 +78,7 @@ static void numbers_of_the_type(void **state)
         number_cast(DT_f64x2, pair, DT_e2m1x2, &byte, 2);
         assert_true(number_read(DT_e2m1x2, &byte, 0) == obvious_round(x));
         assert_true(number_read(DT_e2m1x2, &byte, 1) == obvious_round(-x));
-        /* this keeps the other half of the byte */
+        /* Writing one number keeps the other half of the byte. */
         number_write(DT_e2m1x2, &other, 1, -x);
         assert_true(number_read(DT_e2m1x2, &other, 0) == 0);
         number_write(DT_e2m1x2, &other, 0, x);
@@ -95,7 +95,8 @@ static void numbers_of_the_type(void **state)
 
 /* ---- quantising ---- */
 
-/* An op, its blocked dimension, and the other side of its squares; -1: its blocks are rows. */
+/* An op, the dimension that it splits into blocks, and the other dimension of its square blocks;
+ * -1: its blocks are rows. */
 typedef struct PairsCase {
     OpKind op;
     int blocked, other;
@@ -138,7 +139,7 @@ static Quantise quantise_of(const PairsCase *l, DType from, DType pairs, DType s
     return q;
 }
 
-/* Returns x's largest magnitude, which is an input of the op. */
+/* Runs the op. Returns x's largest magnitude, which is an input of the op. */
 static double run_quantise(Quantise *q)
 {
     const Attrs attrs = {.scale = largest * largest_scale, .group = BLOCK};
@@ -155,7 +156,7 @@ static void coordinates(const PairsCase *l, int64_t i, int64_t at[4])
     for (int d = l->n_dims; d-- > 0; i /= l->dim[d]) at[d] = i % l->dim[d];
 }
 
-/* Returns the place of element i among the numbers of pairs, and of its scale. */
+/* Returns the place of element i among the numbers of pairs. Stores the place of its scale. */
 static int64_t places(const PairsCase *l, int64_t i, int64_t *scale)
 {
     int64_t at[4], pair = 0;
@@ -208,13 +209,13 @@ static void fill(Value *x, uint64_t draw)
     }
 }
 
-static void pairs_are_quantised(void **state)
+static void quantised_pairs_equal_a_simple_implementation(void **state)
 {
     (void)state;
     static const DType from[] = {DT_bf16, DT_f32, DT_f64};
     for (size_t k = 0; k < N_LAYOUTS; k++)
         for (uint64_t draw = 0; draw < 4; draw++) {
-            /* the proofs run the op with wide types, so that nothing is rounded */
+            /* The proofs run the op with wide types, so that nothing is rounded. */
             const bool wide = draw == 3;
             Quantise q = quantise_of(&layouts[k], from[draw % 3 + (wide ? 2 : 0)],
                                      wide ? DT_f64x2 : DT_e2m1x2, wide ? DT_f64 : DT_e4m3);
@@ -225,7 +226,7 @@ static void pairs_are_quantised(void **state)
         }
 }
 
-/* Both products that read a weight read the same numbers. */
+/* Both products that read a weight must read the same numbers. */
 static void squares_agree_in_both_directions(void **state)
 {
     (void)state;
@@ -245,8 +246,8 @@ static void squares_agree_in_both_directions(void **state)
     }
 }
 
-/* Number 5 of a tensor of zeros becomes x, and number 0 of the next block becomes 1 (or 0). Returns
- * the scale. */
+/* Sets number 5 of a tensor of zeros to x, and number 0 of the next block to `next`. Returns the
+ * scale of number 5, and its quantised value in *is. */
 static double with_one(double x, double next, double *is)
 {
     Quantise q = quantise_of(&layouts[0], DT_f32, DT_e2m1x2, DT_e4m3);
@@ -257,7 +258,7 @@ static double with_one(double x, double next, double *is)
     return value_get(&q.value[3], 0);
 }
 
-static void ends_of_the_range(void **state)
+static void the_smallest_and_largest_numbers_are_quantised(void **state)
 {
     (void)state;
     double is;
@@ -277,7 +278,8 @@ static void ends_of_the_range(void **state)
 
 /* ---- products ---- */
 
-/* The sizes of letters: several tiles of the kernel, and parts of tiles. */
+/* Returns the size of an index letter. The sizes give several tiles of the kernel, and parts of
+ * tiles. */
 static int64_t letter_size(char letter)
 {
     if (letter == 'A') return BLOCK / 2;
@@ -357,7 +359,7 @@ static void check_product(OpKind op, DType out, bool accumulate)
     arena_reset(arena);
 }
 
-static void products_of_pairs(void **state)
+static void products_of_pairs_equal_a_simple_implementation(void **state)
 {
     (void)state;
     static const DType out[] = {DT_f32, DT_bf16, DT_f64};
@@ -375,11 +377,11 @@ static void products_of_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(numbers_of_the_type),
-        TEST(pairs_are_quantised),
+        TEST(numbers_of_e2m1_round_to_the_nearest),
+        TEST(quantised_pairs_equal_a_simple_implementation),
         TEST(squares_agree_in_both_directions),
-        TEST(ends_of_the_range),
-        TEST(products_of_pairs),
+        TEST(the_smallest_and_largest_numbers_are_quantised),
+        TEST(products_of_pairs_equal_a_simple_implementation),
     };
     return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
 }

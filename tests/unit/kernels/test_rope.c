@@ -21,7 +21,7 @@ enum { E = 64, HALF = E / 2 };
         __VA_ARGS__                                                                                \
     }
 
-/* Rotates (1, 0) of every pair at position 1. Stores each pair's angle and length. */
+/* Rotates the vector (1, 0) in every pair at position 1. Stores each pair's angle and length. */
 static void rotate_once(const Attrs *attrs, double angle[HALF], double length[HALF])
 {
     Arena *arena = arena_new();
@@ -59,8 +59,8 @@ static void check_yarn(const Attrs *attrs, const Pair *pairs, size_t n, double g
     for (int e = 0; e < HALF; e++) assert_relative(length[e], gain);
 }
 
-/* DeepSeek-V3 rotates 64 elements with base 10000. Pairs 10.47 and 22.51 turn 32 times and once
- * within 4096 tokens, so the ramp runs from pair 10 to pair 23. */
+/* DeepSeek-V3 rotates 64 elements with base 10000. At pair 10.47, a rotation turns 32 times within
+ * 4096 tokens, and at pair 22.51 once. So the ramp runs from pair 10 to pair 23. */
 static void yarn_rounds_its_ramp_to_whole_pairs(void **state)
 {
     (void)state;
@@ -104,8 +104,8 @@ static void yarn_without_rounding_has_its_attention_factor(void **state)
     check_yarn(&attrs, pairs, sizeof pairs / sizeof *pairs, 1.3465735902799727);
 }
 
-/* If both limits are equal and not rounded, the ramp is a step: pair 17.398 turns once. A ramp that
- * would begin before the first pair begins with it. */
+/* If both limits are equal and not rounded, the ramp is a step at pair 17.398, which turns once. A
+ * ramp that would begin before the first pair begins at the first pair. */
 static void a_ramp_may_be_a_step_or_begin_before_the_first_pair(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void a_ramp_may_be_a_step_or_begin_before_the_first_pair(void **state)
     rotate_once(&attrs, angle, length);
     for (int e = 0; e < HALF; e++)
         assert_relative(angle[e], pow(15e4, -e / 32.0) / (e <= 17 ? 1 : 32));
-    attrs.rope_high = 1e4; /* more turns than any pair makes: pair 0 turns 652 times */
+    attrs.rope_high = 1e4; /* more turns than any pair makes: pair 0 makes 652 */
     rotate_once(&attrs, angle, length);
     for (int e = 0; e < 18; e++) {
         double kept = 1 - e / 17.398024501588560;
@@ -128,7 +128,7 @@ static void a_ramp_may_be_a_step_or_begin_before_the_first_pair(void **state)
     }
 }
 
-/* LongRoPE divides each pair's frequency by a factor of its own. Phi-3's attention factor for
+/* LongRoPE divides the frequency of each pair by another factor. Phi-3's attention factor for
  * 131072 tokens after 4096 is sqrt(1 + ln 32 / ln 4096) = sqrt(17 / 12). */
 static void longrope_divides_each_pair_by_its_own_factor(void **state)
 {
@@ -164,10 +164,10 @@ static void assert_angle(double have, double want)
     assert_true(fabs(remainder(have - want, 2 * 3.14159265358979323846)) < 1e-12);
 }
 
-/* Qwen2-VL's decoder: 5 tokens of text, an image of 2 rows and 3 columns, then text. Tokens have
- * (time, row, column), as its paper lists them: text 0 to 4; the image (5, 5, 5), (5, 5, 6), (5, 5,
+/* Qwen2-VL's decoder reads 5 tokens of text, an image of 2 rows and 3 columns, then text. Its paper
+ * lists these positions (time, row, column): text 0 to 4; the image (5, 5, 5), (5, 5, 6), (5, 5,
  * 7), (5, 6, 5), (5, 6, 6), (5, 6, 7); the text after it begins at 8. */
-static void an_image_turns_by_time_row_and_column(void **state)
+static void tokens_of_an_image_rotate_by_time_row_and_column(void **state)
 {
     (void)state;
     const Attrs attrs = {.theta = 1e4, .rows = 2, .columns = 3, .first = 5, .lo = 8, .hi = 20};
@@ -182,9 +182,9 @@ static void an_image_turns_by_time_row_and_column(void **state)
     }
 }
 
-/* Qwen2-VL's encoder: half of the pairs turn by row, the others by column, with the same
+/* In Qwen2-VL's encoder, half of the pairs rotate by row and the others by column, with the same
  * frequencies. Patches come in blocks of 2 x 2, which are merged later. */
-static void an_encoder_turns_by_row_and_column_of_blocks(void **state)
+static void patches_of_an_encoder_rotate_by_row_and_column(void **state)
 {
     (void)state;
     const Attrs attrs = {.theta = 1e4, .rows = 4, .columns = 6, .hi = HALF / 2, .count = 2};
@@ -198,8 +198,8 @@ static void an_encoder_turns_by_row_and_column_of_blocks(void **state)
     }
 }
 
-/* The gradient of a rotation with a gain: <dy, rope(x)> is <rope_grad(dy), x>. */
-static void the_gradient_is_the_transpose(void **state)
+/* The gradient is the transpose of a rotation with a gain: <dy, rope(x)> = <rope_grad(dy), x>. */
+static void the_gradient_of_rope_is_its_transpose(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -227,7 +227,7 @@ static void the_gradient_is_the_transpose(void **state)
         right += value_get(&dx, i) * value_get(&x, i);
     }
     assert_relative(left, right);
-    /* elements beyond rope_dims get no gain */
+    /* Elements beyond rope_dims get no gain. */
     assert_true(value_get(&y, 7) == value_get(&x, 7));
     arena_free(arena);
 }
@@ -239,9 +239,9 @@ int main(void)
         cmocka_unit_test(yarn_without_rounding_has_its_attention_factor),
         cmocka_unit_test(a_ramp_may_be_a_step_or_begin_before_the_first_pair),
         cmocka_unit_test(longrope_divides_each_pair_by_its_own_factor),
-        cmocka_unit_test(an_image_turns_by_time_row_and_column),
-        cmocka_unit_test(an_encoder_turns_by_row_and_column_of_blocks),
-        cmocka_unit_test(the_gradient_is_the_transpose),
+        cmocka_unit_test(tokens_of_an_image_rotate_by_time_row_and_column),
+        cmocka_unit_test(patches_of_an_encoder_rotate_by_row_and_column),
+        cmocka_unit_test(the_gradient_of_rope_is_its_transpose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

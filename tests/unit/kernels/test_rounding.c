@@ -1,5 +1,5 @@
-/* Stochastic rounding of bf16 weights: right on average, always to one of the two neighbours, and
- * determined only by seed, step, unit and the element's place in the unit. */
+/* Stochastic rounding of bf16 weights: it is right on average, always gives one of the two
+ * neighbours, and depends only on seed, step, unit and the element's place in the unit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ typedef struct Run {
     bool nearest;
 } Run;
 
-/* Rounds weights of 1 that were each moved by -lr. */
+/* Rounds weights that were 1 and have each moved by -lr. */
 static void update(Run run, double lr, int64_t n, uint16_t *weights)
 {
     Arena *arena = arena_new();
@@ -47,11 +47,11 @@ static void update(Run run, double lr, int64_t n, uint16_t *weights)
     arena_free(arena);
 }
 
-static void right_on_average(void **state)
+static void stochastic_rounding_is_right_on_average(void **state)
 {
     (void)state;
     static uint16_t weights[N];
-    /* lr is an eighth of the distance from 1 to the next smaller bf16 number */
+    /* lr is an eighth of the distance from 1 to the next smaller bf16 number. */
     const double lr = 0x1p-11, below = 1 - 0x1p-8;
     uint32_t n_below = 0;
     update((Run){.seed = 5, .step = 2, .site = 1}, lr, N, weights);
@@ -66,7 +66,7 @@ static void right_on_average(void **state)
     for (uint64_t i = 0; i < N; i++) assert_true(number_read(DT_bf16, weights, i) == 1);
 }
 
-static void draws_belong_to_elements(void **state)
+static void random_numbers_depend_on_the_elements_place(void **state)
 {
     (void)state;
     static uint16_t whole[N], part[N], other[N];
@@ -90,7 +90,7 @@ static void draws_belong_to_elements(void **state)
 
 /* ---- the proofs ---- */
 
-/* The update of the n-th unit in a plan of bf16 weights; NULL: the plan has fewer. */
+/* Returns the update of the n-th unit in a plan of bf16 weights, or NULL if the plan has fewer. */
 static Attrs *update_of(Plan *plan, uint32_t n, Instr **instr)
 {
     Program *p = &plan->programs.at[0];
@@ -103,7 +103,8 @@ static Attrs *update_of(Plan *plan, uint32_t n, Instr **instr)
 
 typedef enum Plant { NOTHING, OTHER_SITE, NEAREST, NO_FLAG, FP32_FLAG } Plant;
 
-/* The verifier's report on a plan with this fault planted in its second update; "": it passes. */
+/* Returns the verifier's report on a plan with this fault planted in its second update, or "" if
+ * the plan passes. */
 static const char *verdict(Plant plant, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -127,7 +128,7 @@ static const char *verdict(Plant plant, Arena *arena)
     return str_text(&s);
 }
 
-static void wrong_draws_are_seen(void **state)
+static void the_verifier_reports_wrong_rounding(void **state)
 {
     (void)state;
     static const struct {
@@ -148,8 +149,8 @@ static void wrong_draws_are_seen(void **state)
     arena_free(arena);
 }
 
-/* With everything in fp64 for a comparison, nothing is drawn. */
-static void fp64_rounds_nothing(void **state)
+/* A comparison has everything in fp64, so no random numbers are drawn. */
+static void a_comparison_in_fp64_does_not_round(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -166,10 +167,10 @@ static void fp64_rounds_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_on_average),
-        cmocka_unit_test(draws_belong_to_elements),
-        cmocka_unit_test(wrong_draws_are_seen),
-        cmocka_unit_test(fp64_rounds_nothing),
+        cmocka_unit_test(stochastic_rounding_is_right_on_average),
+        cmocka_unit_test(random_numbers_depend_on_the_elements_place),
+        cmocka_unit_test(the_verifier_reports_wrong_rounding),
+        cmocka_unit_test(a_comparison_in_fp64_does_not_round),
     };
     return cmocka_run_group_tests_name("stochastic rounding", tests, NULL, NULL);
 }

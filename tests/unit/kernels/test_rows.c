@@ -1,6 +1,6 @@
-/* A convolution in parts computes the same as the whole. Inner rows read the rank's own rows, and
- * the border reads the neighbours' rows from strips. Where columns are split, the centre and the
- * sides together compute the inner rows. */
+/* A convolution in parts computes the same as the whole. Inner rows read only the rank's own rows.
+ * Border rows also read rows of the neighbours, from strips. If columns are split, too, the centre
+ * and the sides together compute the inner rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +81,7 @@ static void check_case(const RowsCase *c, Arena *arena, Seen *seen)
     seen->wraps += c->halo[0].wraps;
 }
 
-static void two_parts_make_the_whole(void **state)
+static void inner_and_border_rows_make_the_whole(void **state)
 {
     (void)state;
     Seen seen = {0};
@@ -96,8 +96,8 @@ static void two_parts_make_the_whole(void **state)
     assert_true(seen.no_inner > 10 && seen.both_sides > 50);
 }
 
-/* Runs the kernel of inner rows for output columns `own`. x has these columns, or those beside
- * them, too. */
+/* Runs the kernel of inner rows for the output columns `own`. x has these columns, or also those
+ * beside them. */
 static void run_columns(const RowsCase *c, OpKind dense, uint32_t part, Interval own, int64_t which,
                         double *x, double *other, double *out)
 {
@@ -168,7 +168,7 @@ static void centre_and_sides_make_the_inner_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(two_parts_make_the_whole),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(inner_and_border_rows_make_the_whole),
                                        cmocka_unit_test(centre_and_sides_make_the_inner_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* A wrong row of the op table must not be able to vouch for itself. For every row and every
  * splittable index, the inputs are split as op_axis_layout says. The kernel runs on each part, and
- * the outputs are combined as op_axis_layout claims. The result must equal the unsplit run. If an
- * index in capitals (which must be whole) is split nevertheless, the result must differ. */
+ * the outputs are combined as op_axis_layout claims. The result must equal the unsplit run. An
+ * index in capitals must stay whole: if it is split all the same, the result must differ. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,19 +30,19 @@ enum {
 #include "planner/ir/op/ops.def"
 };
 
-/* The letters of the two indices that `...` stands for in these tests. */
+/* In these tests, `...` stands for two indices with these letters. */
 static const char ellipsis[] = "yz";
 
 typedef struct Case {
     OpKind op;
-    char letter; /* the letter in the binding */
+    char letter; /* the split letter, as the binding calls it */
     uint32_t n_parts;
     int64_t size['z' + 1]; /* global sizes */
     Attrs attrs;
-    DType real; /* fp64 if it is not set */
+    DType real; /* DT_none stands for fp64 */
     Arena *arena;
     uint32_t n_in, n_out;
-    Value args[MAX_ARGS]; /* arguments of the unsplit op */
+    Value args[MAX_ARGS]; /* the arguments of the unsplit op */
     Binding binding;
 } Case;
 
@@ -83,7 +83,7 @@ static bool is_ids(OpKind op, uint32_t arg)
     return op_index_args(op) >> arg & 1;
 }
 
-/* Tables of scalars are always fp64. */
+/* Returns true for tables of scalars, which are always fp64. */
 static bool is_table(OpKind op, uint32_t arg)
 {
     return op == OP_clip_coef || op == OP_step_mean || (op == OP_sumsq && arg == 1) ||
@@ -98,7 +98,8 @@ static DType dtype_of(const Case *c, uint32_t arg)
     return is_table(c->op, arg) || c->real == DT_none ? DT_f64 : c->real;
 }
 
-/* Inputs that must be positive: deviations, sums of exponentials, second moments. */
+/* Returns true for inputs that must be positive: deviations, sums of exponentials, and second
+ * moments. */
 static bool is_positive(OpKind op, uint32_t arg)
 {
     return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
@@ -183,14 +184,14 @@ static Attrs attrs_of(const Case *c, bool causal)
     return a;
 }
 
-/* True for ops whose arguments have the tokens of a rank and also the tokens of all ranks. */
+/* Returns true for ops that read both the tokens of a rank and the tokens of all ranks. */
 static bool sees_whole_sequence(OpKind op)
 {
     return op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad;
 }
 
-/* Chooses small sizes for the indices. They differ if equal sizes could hide an error. The index
- * `named` gets `size`. */
+/* Chooses small sizes for the indices. They differ wherever equal sizes could hide an error. The
+ * index `named` gets `size`. */
 static void case_sizes(Case *c, char named, int64_t size)
 {
     static const struct {
@@ -206,8 +207,9 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'R', 3},          {'O', 7}, {'B', 2}, {'I', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
-    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9;      /* more tokens than the op takes */
-    if (op_has_pairs(c->op)) c->size['A'] = 1, c->size['C'] = 2; /* both are sides of B = 2 */
+    /* has more tokens than the op takes */
+    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9;
+    if (op_has_pairs(c->op)) c->size['A'] = 1, c->size['C'] = 2; /* A and C count halves of B = 2 */
     if (size != 0) c->size[(unsigned char)named] = size;
     if (sees_whole_sequence(c->op)) c->size['S'] = c->size['s'];
 }
@@ -227,7 +229,8 @@ static void zero(Value *v)
     memset(v->at, 0, (size_t)value_elements(v) * dtype_bytes(v->dtype));
 }
 
-/* Outputs start as NaN; a table of which the op sets one slot starts as zero. */
+/* Makes an output. It starts as NaN; but a table of which the op sets only one slot starts as
+ * zero. */
 static Value new_output(const Case *c, uint32_t n_dims, const int64_t *dim, DType dtype)
 {
     Value v = value_new(c->arena, dtype, n_dims, dim);
@@ -256,12 +259,12 @@ static void make_case(Case *c, bool causal)
 /* ---- cutting and joining along one dimension */
 
 typedef struct Cut {
-    /* one part of a dimension, with `valid` real elements from `start` on */
+    /* This is one part of a dimension, with `valid` real elements from `start` on. */
     int64_t outer, size, inner, part, start, valid;
-    int64_t runs; /* strides: the part has an equal piece of each run; 1: it is one interval */
+    int64_t runs; /* with strides, the part has an equal piece of each run; 1: it is one interval */
 } Cut;
 
-/* Returns whether dimension d of the argument holds the rows that windows read. */
+/* Returns true if dimension d of the argument has the rows that windows read. */
 static bool has_windows(const Case *c, uint32_t arg, int d)
 {
     const Signature *sig = &op_info(c->op)->sig;
@@ -296,7 +299,7 @@ static Cut cut_for(const Case *c, uint32_t arg, const Value *whole, int d, uint3
     return cut;
 }
 
-/* Returns the index in the whole of element i of a part; -1 for padding. */
+/* Returns the index in the whole of element i of a part, or -1 for padding. */
 static int64_t whole_index(const Cut *c, int64_t i)
 {
     int64_t inner = i % c->inner, at = i / c->inner % c->part, outer = i / c->inner / c->part;
@@ -330,7 +333,8 @@ static Value local_value(const Case *c, uint32_t arg, int8_t on, uint32_t part)
     return v;
 }
 
-/* Gradients of padding must be zero, because they take part in sums over ranks and in norms. */
+/* Returns true for ops whose gradients of padding must be zero, because these take part in sums
+ * over ranks and in norms. */
 static bool padding_is_zero(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_contract || op == OP_embed_grad ||
@@ -365,24 +369,23 @@ static double difference(const Value *a, const Value *b)
     double worst = 0, top = 1e-30;
     for (int64_t i = 0; i < value_numbers(a); i++) {
         double x = value_get(a, i), y = value_get(b, i);
-        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* this keeps a NaN, too */
+        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* is also true for NaN */
         if (fabs(y) > top) top = fabs(y);
     }
     return worst / top;
 }
 
-/* The layout that follows from the signature alone; compared with op_axis_layout for every
- * claim. */
+/* Returns the layout that follows from the signature alone. It is compared with op_axis_layout. */
 static int8_t expected_layout(const Case *c, uint32_t arg)
 {
     for (int d = 0; d < c->binding.n_dims[arg]; d++)
         if (c->binding.letter[arg][d] == c->letter) return SPLIT(d);
     if (arg < c->n_in || c->n_in == 0)
-        return WHOLE; /* an op without inputs makes its whole output on each rank */
+        return WHOLE; /* without inputs, each rank makes the whole output */
     return op_info(c->op)->reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
 }
 
-/* Returns the worst difference between split and unsplit over the outputs. */
+/* Returns the worst difference between the split and the unsplit run, over all outputs. */
 static double split_run(const Case *c)
 {
     unsigned char l = (unsigned char)c->letter;
@@ -392,7 +395,7 @@ static double split_run(const Case *c)
         const Value *whole = &c->args[c->n_in + j];
         joined[j] = new_output(c, whole->n_dims, whole->dim, whole->dtype);
     }
-    Case rooms = *c; /* parts of uneven rows are parts of their rooms */
+    Case rooms = *c; /* parts of uneven rows have equal room */
     const int counts = op_counts_arg(c->op);
     for (uint32_t i = 0; i < c->n_in + c->n_out; i++)
         if (choices_are_rows(c->op, i))
@@ -430,8 +433,9 @@ static double split_run(const Case *c)
     return worst;
 }
 
-/* True if the kernel accepts a short last part of this index. Kernels accept it for vocabularies,
- * and where padding does no harm: contractions (of zeros), element-wise ops, updates. */
+/* Returns true if the kernel accepts a short last part of this index. Kernels accept it for
+ * vocabularies, and where padding does no harm: in contractions (of zeros), element-wise ops and
+ * updates. */
 static bool may_be_uneven(OpKind op, char letter)
 {
     const OpInfo *info = op_info(op);
@@ -441,8 +445,8 @@ static bool may_be_uneven(OpKind op, char letter)
     return letter == 'v' || info->class_ == OP_CLASS_contract || elements || op == OP_batch;
 }
 
-/* Compares a split run with an unsplit one. `letter` as in the binding; `named` as in
- * case_sizes. */
+/* Compares a split run with an unsplit one. `letter` is the letter in the binding; `named` is that
+ * of case_sizes. */
 static void check_split(OpKind op, char letter, char named, int64_t size, uint32_t n_parts,
                         bool causal)
 {
@@ -468,14 +472,14 @@ static uint32_t check_letter(OpKind op, char letter, char named)
             n++;
             if (!may_be_uneven(op, letter)) continue;
             check_split(op, letter, named, 7, parts, causal);
-            /* if there are three parts, the last one is empty */
+            /* With three parts, the last one is empty. */
             check_split(op, letter, named, 4, parts, causal);
             n += 2;
         }
     return n;
 }
 
-static void test_every_row(void **state)
+static void every_row_of_the_op_table_is_sound(void **state)
 {
     (void)state;
     uint32_t n_rows = 0, n_letters = 0, n_splits = 0;
@@ -500,9 +504,9 @@ static void test_every_row(void **state)
     assert_true(n_letters > 3 * n_rows);
 }
 
-/* An index in capitals must be whole. If it is split and the parts are combined as the signature
+/* An index in capitals must stay whole. If it is split, and the parts are combined as the signature
  * would suggest, the result differs. This also proves that the comparison above can fail. */
-static void test_capitals_must_be_whole(void **state)
+static void indices_in_capitals_must_be_whole(void **state)
 {
     (void)state;
     static const struct {
@@ -529,7 +533,7 @@ static void test_capitals_must_be_whole(void **state)
         }
 }
 
-/* If bit j is set, out[j] is added to; otherwise it is set, over NaN. */
+/* If bit j is set, the op adds to out[j]. Otherwise it sets out[j], which was NaN. */
 static void check_accumulates(OpKind op, uint32_t bits)
 {
     Case c = {.op = op, .arena = arena_new()};
@@ -557,12 +561,12 @@ static void check_accumulates(OpKind op, uint32_t bits)
     arena_free(c.arena);
 }
 
-static void test_accumulates(void **state)
+static void ops_that_accumulate_add_to_their_outputs(void **state)
 {
     (void)state;
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
-        /* The loss is also a sum over micro-batches. */
+        /* A loss is also a sum over micro-batches. */
         if (!(op_info(op)->flags & OP_ACCUMULATES) && !is_loss(op)) continue;
         n++;
         for (uint32_t bits = 0; bits < 1u << op_info(op)->sig.n_out; bits++)
@@ -571,14 +575,14 @@ static void test_accumulates(void **state)
     assert_true(n > 20);
 }
 
-/* The kernels in fp32 give the results of fp64, apart from rounding. */
-static void test_precisions(void **state)
+/* Kernels in fp32 give the results of fp64, apart from rounding. */
+static void kernels_in_fp32_agree_with_fp64(void **state)
 {
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         const OpInfo *info = op_info(op);
         if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) continue;
-        if (op_has_pairs(op)) continue; /* their kernels always compute in fp64 */
+        if (op_has_pairs(op)) continue; /* kernels of pairs always compute in fp64 */
         Case wide = {.op = op, .arena = arena_new()}, narrow = {.op = op, .real = DT_f32};
         narrow.arena = wide.arena;
         case_sizes(&wide, 0, 0);
@@ -596,8 +600,9 @@ static void test_precisions(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_row), cmocka_unit_test(test_capitals_must_be_whole),
-        cmocka_unit_test(test_accumulates), cmocka_unit_test(test_precisions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_row_of_the_op_table_is_sound),
+                                       cmocka_unit_test(indices_in_capitals_must_be_whole),
+                                       cmocka_unit_test(ops_that_accumulate_add_to_their_outputs),
+                                       cmocka_unit_test(kernels_in_fp32_agree_with_fp64)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* The scan of a state-space layer equals its dual form: y(t) = D x(t) + the sum over u <= t of C(t)
- * B(u) step(u) x(u), times the decays of the tokens after u. This form has no state, so it shares
- * nothing with the recurrence of the kernel. The cases have the sizes of a real head, and decays
- * that are strong enough to forget old tokens. */
+ * B(u) step(u) x(u), times the decays of the tokens after u. The dual form has no state, so it
+ * shares no code with the recurrence in the kernel. The case has the sizes of a real head, and
+ * decays strong enough to forget old tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@ enum { B = 2, S = 37, G = 2, R = 3, E = 64, Q = 128, HEADS = G * R };
 
 static Arena *arena;
 
-/* Returns a tensor of normal numbers or, if `positive`, of numbers from 0.01 to about 0.3. */
+/* Returns a tensor of normal random numbers or, if `positive`, of numbers from 0.01 to about
+ * 0.3. */
 static Value make(uint64_t stream, bool positive, uint32_t n_dims, const int64_t *dim)
 {
     Value v = value_new(arena, DT_f64, n_dims, dim);

@@ -1,5 +1,5 @@
-/* Parts whose rows lie at equal distances in the whole dimension. The kernels that pack and unpack
- * pieces, and the exchange there and back, are compared with the whole dimension. */
+/* Parts whose rows lie at equal distances in the whole dimension. The tests compare with the whole
+ * dimension: the kernels that pack and unpack pieces, and the exchange there and back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,7 +87,7 @@ static void take_own_rows(Case *c)
                         *element(c->whole, c->size, o, p * c->rows + r, i);
 }
 
-/* Each row that a part holds equals the row of the whole that the deal names. In a part with
+/* Each row that a part has must equal the row of the whole that the deal names. In a part with
  * strides, row r of run x is row x * u + r of the whole. */
 static void compare_held(Case *c)
 {
@@ -103,7 +103,7 @@ static void compare_held(Case *c)
                 }
 }
 
-static void pieces_go_there_and_back(void **state)
+static void exchanged_pieces_return_unchanged(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -132,12 +132,13 @@ static void pieces_go_there_and_back(void **state)
                     run(c, OP_stride_unpack, p, true, c->got[p], c->back[p]);
                 assert_memory_equal(c->back, c->own, sizeof c->back);
             }
-    assert_true(n_uneven > 20); /* parts exchange different numbers of pieces */
+    assert_true(n_uneven > 20); /* parts must sometimes exchange different numbers of pieces */
     arena_free(arena);
 }
 
-/* One piece for each part is the deal of equal parts, in which pieces are contiguous. */
-static void one_piece_lies_in_order(void **state)
+/* A deal with one piece for each part is the usual deal of equal parts, in which a part's rows are
+ * contiguous. */
+static void a_deal_with_one_piece_for_each_part_is_contiguous(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -158,8 +159,8 @@ static void one_piece_lies_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_go_there_and_back),
-        cmocka_unit_test(one_piece_lies_in_order),
+        cmocka_unit_test(exchanged_pieces_return_unchanged),
+        cmocka_unit_test(a_deal_with_one_piece_for_each_part_is_contiguous),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
