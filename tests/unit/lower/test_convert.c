@@ -1,5 +1,6 @@
-/* Conversions between layouts over several axes: from every layout to every one that can be
- * reached. No step may cut, gather or move parts of one axis around nested parts of another. */
+/* Conversions between layouts over several axes: from every layout to every layout that can be
+ * reached. No step may cut, gather or move the parts of one axis while another axis splits the same
+ * dimension inside them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,8 +26,8 @@ static Layout layout_number(int n)
     return l;
 }
 
-/* Makes a mesh of dp_shard and of tp in two parts, as tp has if there are fewer KV heads than
- * ranks. */
+/* Makes a mesh of dp_shard and of tp in two parts. tp has two parts if there are fewer KV heads
+ * than ranks. */
 static Plan *new_plan(Arena *arena)
 {
     const uint32_t sizes[AXIS_NAMES] = {[AXIS_dp_shard] = 2, [AXIS_tp] = 4};
@@ -37,7 +38,7 @@ static Plan *new_plan(Arena *arena)
     return plan;
 }
 
-/* No other axis may cut that dimension inside the first axis that changes. */
+/* Returns true if no other axis splits the dimension `on` inside the first axis that changes. */
 static bool is_innermost(const Layout *l, AxisSet changed, int8_t on)
 {
     for (int a = __builtin_ctz(changed); a < AXES && layout_is_split(on); a++)
@@ -118,11 +119,11 @@ static void parts_nest_at_every_step(void **state)
             convert(plan, &from, &to);
             n++;
         }
-    assert_int_equal(n, 21 * 21 * 21); /* for one axis: 4 x 4 without sums, 5 from a sum */
+    assert_int_equal(n, 21 * 21 * 21); /* for each axis: 4 x 4 without sums, and 5 from a sum */
     arena_free(arena);
 }
 
-/* A sequence is split over two axes, in zigzag order over those of cp. Each axis changes to another
+/* A sequence is split over two axes, in zigzag order over those of cp. Each axis moves to another
  * dimension, so it needs only an exchange. The inner axis must change first: if the outer one did,
  * the sequence would have to be gathered. */
 static void tokens_are_exchanged_from_the_inside(Plan *plan, const Layout *to)
@@ -156,11 +157,11 @@ static void tokens_are_exchanged_from_the_inside(Plan *plan, const Layout *to)
     arena_free(scratch);
 }
 
-static void two_axes_leave_a_sequence(void **state)
+static void two_axes_leave_a_sequence_from_the_inside(void **state)
 {
     (void)state;
     static const Layout to[] = {{{SPLIT(0), SPLIT(2)}}, {{SPLIT(2), SPLIT(0)}}};
-    for (uint32_t tp = 1; tp <= 2; tp++) /* cp in two parts; or cp, then tp */
+    for (uint32_t tp = 1; tp <= 2; tp++) /* cp in two parts, or cp and then tp */
         for (int i = 0; i < 2; i++) {
             Arena *arena = arena_new();
             const uint32_t sizes[AXIS_NAMES] = {[AXIS_cp] = 4 / tp, [AXIS_tp] = tp};
@@ -202,7 +203,7 @@ static void rows_with_a_halo_do_not_count_as_strided(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(parts_nest_at_every_step),
-                                       cmocka_unit_test(two_axes_leave_a_sequence),
+                                       cmocka_unit_test(two_axes_leave_a_sequence_from_the_inside),
                                        cmocka_unit_test(rows_with_a_halo_do_not_count_as_strided)};
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

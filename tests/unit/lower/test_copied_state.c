@@ -1,6 +1,6 @@
-/* Copies of equal blocks, with blocks that a test "lowers" by hand. Blocks are copied only if each
- * array that they change differs by equal steps. A copy leaves in the arrays what lowering would
- * have left. */
+/* Copies of equal blocks, with blocks that the test "lowers" by hand. Blocks are copied only if
+ * each of their changes of arrays differs by equal steps from block to block. A copy leaves in the
+ * arrays what lowering would have left. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 enum { BLOCKS = 16, ROOM = 2 * BLOCKS + 2, FIRST = 1 };
 
-/* How the blocks change the arrays. */
+/* The ways in which the blocks change the arrays. */
 typedef enum Changes {
     CHANGES_in_step,
     CHANGES_other_value,  /* one block writes another value */
@@ -61,7 +61,7 @@ static Lower *new_lower(Arena *arena)
     return l;
 }
 
-/* Lowers block k: an instruction that writes a new buffer, and changes of two arrays. `other` is
+/* Lowers block k: makes an instruction that writes a new buffer, and changes two arrays. `other` is
  * the block that differs. */
 static void lower_by_hand(Lower *l, uint32_t k, Changes changes, uint32_t other)
 {
@@ -69,7 +69,7 @@ static void lower_by_hand(Lower *l, uint32_t k, Changes changes, uint32_t other)
     const BufferId b = list_push(l->arena, &l->p->buffers, ((Buffer){.bytes = 8, .tensor = k}));
     list_add(l->scratch, &l->emit.access);
     Instr in;
-    memset(&in, 0, sizeof in); /* also its padding, because tests compare bytes */
+    memset(&in, 0, sizeof in); /* also clears padding, because tests compare bytes */
     in.op = OP_fill;
     in.stream = STREAM_compute;
     in.origin = FIRST + k;
@@ -90,8 +90,8 @@ static void lower_by_hand(Lower *l, uint32_t k, Changes changes, uint32_t other)
     if (differs && changes == CHANGES_one_more) l->unit.maximum[1 + k] = value;
 }
 
-/* Lowers all blocks. Returns the number of those that were copied. Fails unless the state and the
- * program are the same as without copies. */
+/* Lowers all blocks. Returns the number of copied blocks. Fails unless the state and the program
+ * are the same as without copies. */
 static uint32_t lower_all(Changes changes, uint32_t other)
 {
     Arena *arena = arena_new();
@@ -127,9 +127,9 @@ static void blocks_in_step_are_copied(void **state)
     assert_true(lower_all(CHANGES_in_step, BLOCKS) > BLOCKS / 2);
 }
 
-/* One block of the first three differs from the others in its changes of arrays, and in nothing
- * else. Blocks may be copied only after it. */
-static void other_changes_prevent_copies(void **state)
+/* One block of the first three differs from the others, only in its changes of arrays. Only blocks
+ * after it may be copied. */
+static void a_block_with_other_changes_prevents_copies(void **state)
 {
     (void)state;
     const uint32_t most = lower_all(CHANGES_in_step, BLOCKS);
@@ -145,7 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_in_step_are_copied),
-        cmocka_unit_test(other_changes_prevent_copies),
+        cmocka_unit_test(a_block_with_other_changes_prevents_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,10 +19,11 @@
 
 typedef struct Tally {
     uint32_t n_seen, every, n_plans;
-    uint64_t n_values[RECORD_COUNT][MOST_FIELDS]; /* compared, and not zero */
+    /* how many values were compared and were not zero */
+    uint64_t n_values[RECORD_COUNT][MOST_FIELDS];
 } Tally;
 
-/* Compares the fields of a record that the text does not have. */
+/* Compares the fields of a record that the text leaves out. */
 static void compare_record(Tally *tally, const char *name, TextRecordKind kind, uint32_t index,
                            const void *made, const void *read)
 {
@@ -149,8 +150,8 @@ static void a_reader_derives_what_the_planner_made(void **state)
         }
 }
 
-/* Reads a text that no planner made. The reader must refuse it or find its fields without errors of
- * memory. Returns NULL if it refuses the text. */
+/* Reads a text that no planner made. The reader must refuse it, or derive its fields without errors
+ * of memory. Returns NULL if it refuses the text. */
 static Plan *read_odd(const char *text, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -158,11 +159,11 @@ static Plan *read_odd(const char *text, Arena *arena)
     return text_parse("odd", whole, strlen(whole), arena, &d);
 }
 
-static void graphs_without_a_forward_pass(void **state)
+static void fields_are_derived_without_a_forward_pass(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    /* the gradient of an embedding reads no table, so it tells no sizes of a table */
+    /* The gradient of an embedding reads no table, so no sizes of a table follow from it. */
     const Plan *plan = read_odd("tensor 1 name=\"a\" dims=[7,8,9]\n"
                                 "tensor 2 name=\"b\" dtype=f32 dims=[3,4,5]\n"
                                 "node 1 embed_grad in=1,2 out=2\n",
@@ -180,7 +181,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reader_derives_what_the_planner_made),
-        cmocka_unit_test(graphs_without_a_forward_pass),
+        cmocka_unit_test(fields_are_derived_without_a_forward_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

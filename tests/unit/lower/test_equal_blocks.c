@@ -1,7 +1,7 @@
-/* Copies of equal blocks, and of equal actions of a pipeline. A plan with copies is, as text, the
- * plan whose nodes were all lowered one by one: for the corpus with more layers, for the corpus
- * with more micro-batches, for plans of the library, and for models whose blocks are equal but read
- * buffers that were made in another order. */
+/* Copies of equal blocks, and of equal actions of a pipeline. A plan with copies must have the same
+ * text as the plan whose nodes were all lowered one by one. The tests compare the corpus with more
+ * layers, the corpus with more micro-batches, plans of the library, and models whose equal blocks
+ * read buffers in another order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,13 +18,14 @@
 #include "tests/support/sample.h"
 
 enum {
-    LAYERS = 14,         /* of a stage; so many blocks are copied */
-    MICROBATCHES = 8,    /* of a step; so many actions are copied */
-    EVERY = SAMPLE(1, 4) /* only every such member of the corpus */
+    LAYERS = 14,         /* layers of a stage, enough that blocks are copied */
+    MICROBATCHES = 8,    /* micro-batches of a step, enough that actions are copied */
+    EVERY = SAMPLE(1, 4) /* one of so many members of the corpus is tested */
 };
 
 typedef struct Tally {
-    uint32_t seen, plans, copied; /* all members; those that compile; those with copies */
+    /* seen: all members; plans: those that compile; copied: those with copies */
+    uint32_t seen, plans, copied;
 } Tally;
 
 static const char *text_of(const Plan *plan, Arena *arena)
@@ -47,7 +48,8 @@ static void same_text(const char *name, const char *copied, const char *plain)
              (int)strcspn(plain, "\n"), plain);
 }
 
-/* Compiles a model twice. Returns the number of instructions that are copies. */
+/* Compiles a model with and without copies, and compares the plans. Returns the number of
+ * instructions that are copies. */
 static uint32_t compare(const char *name, const Config *config, const Graph *graph, bool unpadded,
                         Arena *arena, bool *compiles)
 {
@@ -92,7 +94,7 @@ static void visit(void *self, const Tiny *member)
     arena_free(arena);
 }
 
-static void corpus_is_equal(void **state)
+static void copied_blocks_of_the_corpus_equal_lowered_ones(void **state)
 {
     (void)state;
     Tally tally = {0, 0, 0};
@@ -102,7 +104,7 @@ static void corpus_is_equal(void **state)
     assert_true(tally.copied > tally.plans / 2);
 }
 
-/* The members have few layers, so only actions are copied. */
+/* These members have few layers, so only actions are copied. */
 static void visit_steps(void *self, const Tiny *member)
 {
     Tally *tally = self;
@@ -121,7 +123,7 @@ static void visit_steps(void *self, const Tiny *member)
     arena_free(arena);
 }
 
-static void steps_are_equal(void **state)
+static void copied_actions_of_the_corpus_equal_lowered_ones(void **state)
 {
     (void)state;
     Tally tally = {0, 0, 0};
@@ -131,7 +133,7 @@ static void steps_are_equal(void **state)
     assert_true(tally.copied > tally.plans * 9 / 10);
 }
 
-static void library_is_equal(void **state)
+static void copied_blocks_of_the_library_equal_lowered_ones(void **state)
 {
     (void)state;
     static const char *const plans[] = {
@@ -154,9 +156,10 @@ static void library_is_equal(void **state)
     }
 }
 
-/* 20 blocks. `skip`: block i of 20 further blocks also reads the output of block skip(i). `whole`:
- * the block whose weights tp does not split. `exits`: 20 smaller blocks behind the others, whose
- * units lie between the units of the others. `odd`: the block with another activation. */
+/* A model of 20 blocks. With `skip`, block i of 20 further blocks also reads the output of block
+ * skip(i). `whole` is the block whose weights tp does not split. With `exits`, 20 smaller blocks
+ * follow, whose units lie between the units of the others. `odd` is the block with another
+ * activation. */
 static const char model[] =
     "local nn = require 'tandem.nn'\n"
     "local n, d = 20, 8\n"
@@ -193,7 +196,7 @@ static const char model[] =
     "  mesh = { dp_shard = 2, tp = tp_ranks }, parallel = passes, optimizer = adamw {},\n"
     "  precision = { param = 'fp32', compute = 'fp32', reduce = 'fp32' } }\n";
 
-static void irregular_is_equal(void **state)
+static void copied_blocks_of_irregular_models_equal_lowered_ones(void **state)
 {
     (void)state;
     static const char *const before[] = {
@@ -224,9 +227,9 @@ static void irregular_is_equal(void **state)
 #define TEXT "model = require 'models.llama' 'tiny', batch = { global = 32, micro = 1, seq = 64 }, "
 
 /* Plans with many micro-batches that use what the corpus lacks: halos, batches of two sources, and
- * units whose buffers serve all micro-batches. Actions with halos read strips of rows or columns
- * beside the values. */
-static void other_steps_are_equal(void **state)
+ * units whose buffers serve all micro-batches. Actions with halos also read strips of rows or
+ * columns of their neighbours. */
+static void copied_actions_with_halos_and_shared_buffers_equal_lowered_ones(void **state)
 {
     (void)state;
     static const char *const cases[] = {
@@ -257,7 +260,7 @@ static void other_steps_are_equal(void **state)
     }
 }
 
-static void unlisted_members_are_seen(void **state)
+static void changes_of_unlisted_members_are_noticed(void **state)
 {
     (void)state;
     Lower a, b;
@@ -273,9 +276,12 @@ static void unlisted_members_are_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(corpus_is_equal),       cmocka_unit_test(steps_are_equal),
-        cmocka_unit_test(other_steps_are_equal), cmocka_unit_test(library_is_equal),
-        cmocka_unit_test(irregular_is_equal),    cmocka_unit_test(unlisted_members_are_seen),
+        cmocka_unit_test(copied_blocks_of_the_corpus_equal_lowered_ones),
+        cmocka_unit_test(copied_actions_of_the_corpus_equal_lowered_ones),
+        cmocka_unit_test(copied_actions_with_halos_and_shared_buffers_equal_lowered_ones),
+        cmocka_unit_test(copied_blocks_of_the_library_equal_lowered_ones),
+        cmocka_unit_test(copied_blocks_of_irregular_models_equal_lowered_ones),
+        cmocka_unit_test(changes_of_unlisted_members_are_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

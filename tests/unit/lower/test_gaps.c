@@ -1,5 +1,5 @@
-/* The record of the free bytes of an arena, compared with a slow and obvious method: an array that
- * states for each unit of 256 bytes whether it is in use, free, or free only later. */
+/* Compares the record of an arena's free bytes with a slow and obvious method: an array that states
+ * for each unit of 256 bytes whether it is in use, free, or free only later. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ typedef enum Use { USE_unused, USE_taken, USE_free, USE_later } Use;
 
 typedef struct Model {
     Use use[UNITS];
-    uint32_t top; /* all units from here on were never used */
+    uint32_t top; /* no unit from here on was ever used */
     uint64_t seed;
 } Model;
 
@@ -31,14 +31,14 @@ static bool fits(const Model *m, uint32_t at, uint32_t n)
     return true;
 }
 
-/* The lowest place for n units that does not touch units [lo, hi). */
+/* Returns the lowest place for n units that does not touch units [lo, hi). */
 static uint32_t lowest(const Model *m, uint32_t n, uint32_t lo, uint32_t hi)
 {
     for (uint32_t at = 0;; at++)
         if (fits(m, at, n) && (lo == hi || at + n <= lo || at >= hi)) return at;
 }
 
-/* A place that begins behind the top leaves free units in between. */
+/* Takes n units. A place above the top leaves free units below it. */
 static void take(Model *m, uint32_t at, uint32_t n)
 {
     for (uint32_t i = m->top; i < at; i++) m->use[i] = USE_free;
@@ -75,7 +75,7 @@ static void give_some(Model *m, Gaps *gaps, const Knowledge *now)
     for (uint32_t i = at; i < at + n; i++) m->use[i] = later ? USE_later : USE_free;
 }
 
-static void bytes_are_free_as_a_slow_method_says(void **state)
+static void free_bytes_equal_those_of_a_slow_method(void **state)
 {
     (void)state;
     static const Clock clock = {{NOW}};
@@ -111,7 +111,7 @@ static void bytes_are_free_as_a_slow_method_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_free_as_a_slow_method_says),
+        cmocka_unit_test(free_bytes_equal_those_of_a_slow_method),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

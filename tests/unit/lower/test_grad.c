@@ -1,5 +1,5 @@
 /* If several ops read one activation, its gradient is a sum of their parts. An op that cannot add
- * to its output must write its part elsewhere first, or it would overwrite the others. */
+ * to its output must first write its part elsewhere, or it would overwrite the other parts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include "planner/verify/verify.h"
 #include "tests/support/loaded.h"
 
-/* The output of unit a is read in fp32 by silu, and by unit b, which casts it to bf16. In the
- * backward pass, the gradient of the cast arrives when that of silu exists. */
+/* silu reads the output of unit a in fp32, and unit b casts it to bf16. In the backward pass, the
+ * gradient of the cast arrives when that of silu exists already. */
 static void an_op_that_cannot_add_writes_elsewhere(void **state)
 {
     (void)state;

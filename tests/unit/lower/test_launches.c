@@ -1,5 +1,5 @@
-/* Communications with one launch number start together. A number for one communication alone would
- * mean nothing, so each number in a program belongs to several. */
+/* Communications with the same launch number start together. So each launch number in a program
+ * must belong to several communications. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void visit(void *self, const Tiny *t)
     arena_free(arena);
 }
 
-static void messages_do_not_start_alone(void **state)
+static void no_launch_number_belongs_to_one_message_alone(void **state)
 {
     (void)state;
     Tally tally = {0, 0};
@@ -50,6 +50,7 @@ static void messages_do_not_start_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(messages_do_not_start_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_launch_number_belongs_to_one_message_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

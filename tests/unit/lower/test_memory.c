@@ -1,7 +1,8 @@
-/* The memory pass against an independent oracle: happens-before as plain reachability. Two buffers
- * may share bytes only if every instruction that touches one of them ends before any that touches
- * the other begins. Parts of a kernel process rows in any order, so all of them run at once. A
- * result is read after the program, so no later buffer may use its bytes. */
+/* Compares the memory pass with an independent oracle, which finds by plain reachability which
+ * instructions end before others start. Two buffers may share bytes only if every instruction that
+ * touches one of them ends before any that touches the other begins. Parts of a kernel process rows
+ * in any order, so all of them run at once. A result is read after the program, so no later buffer
+ * may use its bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,8 +41,8 @@ static void place(Plan *plan)
     arena_free(scratch);
 }
 
-/* Returns before[a * n + b]: a has finished when b starts. It follows from the order of streams,
- * launches and `after`. */
+/* Returns an array in which before[a * n + b] says that a has finished when b starts. This follows
+ * from the order of streams, launches and `after`. */
 static bool *reachability(const Program *p)
 {
     const uint32_t n = p->code.n;
@@ -71,8 +72,8 @@ static bool touches(const Program *p, Pc pc, BufferId root)
     return false;
 }
 
-/* True if in-place ops make b out of a, directly or through other buffers. Then b may have the
- * bytes of a. */
+/* Returns true if in-place ops make b out of a, directly or through other buffers. Then b may have
+ * the bytes of a. */
 static bool handed(const Program *p, BufferId a, BufferId b)
 {
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -86,8 +87,8 @@ static bool handed(const Program *p, BufferId a, BufferId b)
     return false;
 }
 
-/* True if a has ended before b begins: every instruction that touches a ends before any that
- * touches b starts. */
+/* Returns true if a has ended before b begins: every instruction that touches a ends before any
+ * that touches b starts. */
 static bool ends_before(const Program *p, const bool *before, BufferId a, BufferId b)
 {
     if (p->buffers.at[a].result) return false;
@@ -113,7 +114,8 @@ static bool overlap(const Buffer *a, const Buffer *b)
            b->offset < a->offset + a->bytes;
 }
 
-/* Compares the quick answer to "has this buffer ended when pc starts" with the vector clocks. */
+/* Compares the quick answer to "has this buffer ended when pc starts" with the answer by vector
+ * clocks. */
 static void check_ends(const Program *p)
 {
     Arena *scratch = arena_new();
@@ -155,8 +157,8 @@ static void check_program(const Program *p)
 
 typedef PlansInstr I;
 
-/* A chain on one stream needs the two buffers that are alive at once. */
-static void chains_reuse(void **state)
+/* A chain on one stream needs bytes only for two buffers at once. */
+static void a_chain_reuses_the_bytes_of_ended_buffers(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -173,7 +175,7 @@ static void chains_reuse(void **state)
     assert_int_equal(p->bytes, 1024 + 1000);
 }
 
-static void persistent_lie_at_the_bottom(void **state)
+static void persistent_buffers_lie_at_the_bottom(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -195,12 +197,13 @@ static void persistent_lie_at_the_bottom(void **state)
     assert_int_equal(p->buffers.at[b].offset, 512);
     assert_int_equal(p->buffers.at[t].offset, 1024);
     assert_int_equal(p->bytes, 1024 + 40);
-    assert_int_equal(p->host_bytes, 512 + 400); /* the host has an arena of its own */
+    assert_int_equal(p->host_bytes, 512 + 400); /* the host has another arena */
     assert_int_equal(p->buffers.at[never].first, 0);
 }
 
-/* Another stream may still read the bytes, so only an edge between the streams frees them. */
-static void edges_decide(void **state)
+/* Another stream may still read the bytes. So only a dependency between the streams makes them
+ * free. */
+static void only_a_dependency_frees_bytes_for_another_stream(void **state)
 {
     for (int edge = 0; edge < 2; edge++) {
         Plan *plan = plans_new(*state, NULL);
@@ -222,8 +225,9 @@ static void edges_decide(void **state)
     }
 }
 
-/* Members of a launch end at different times: waiting for one does not free another's bytes. */
-static void launches(void **state)
+/* Members of a launch end at different times. Waiting for one does not free the bytes of
+ * another. */
+static void members_of_a_launch_free_their_bytes_separately(void **state)
 {
     for (int n_awaited = 1; n_awaited <= 2; n_awaited++) {
         uint32_t sizes[AXIS_NAMES] = {0};
@@ -262,7 +266,7 @@ static void launches(void **state)
     }
 }
 
-static void views_keep_their_root(void **state)
+static void a_view_keeps_its_root_alive(void **state)
 {
     Plan *plan = plans_new(*state, NULL);
     Program *p = plans_program(plan);
@@ -279,12 +283,12 @@ static void views_keep_their_root(void **state)
     check_program(p);
     assert_int_equal(p->buffers.at[a].last, last);
     assert_int_equal(p->buffers.at[v].first, last);
-    /* the offset counts from its parent, as before */
+    /* The offset still counts from the buffer's parent. */
     assert_int_equal(p->buffers.at[v].offset, 128);
     assert_int_not_equal(p->buffers.at[a].offset, p->buffers.at[b].offset);
 }
 
-static void in_place(void **state)
+static void an_op_works_in_place_only_if_its_input_ends(void **state)
 {
     enum { DIES, LIVES, READ_TWICE, VIEWED, OTHER_DTYPE, PERSISTENT, CASES };
     for (int what = 0; what < CASES; what++) {
@@ -314,8 +318,8 @@ static void in_place(void **state)
     }
 }
 
-/* True if the instruction may join the kernel of the one before it. No communication for which it
- * waits may begin later than that kernel. */
+/* Returns true if the instruction may join the kernel of the one before it. No communication for
+ * which it waits may begin later than that kernel. */
 static bool joins(const Program *p, Pc pc)
 {
     const Instr *in = &p->code.at[pc];
@@ -330,8 +334,8 @@ static bool joins(const Program *p, Pc pc)
 }
 
 /* Random programs on four streams, with launches, kernels of several parts, results, and random
- * edges that always order a buffer's writer before its readers. The oracle finds any overlap. */
-static void random_programs(void **state)
+ * dependencies. A buffer's writer always comes before its readers. The oracle finds any overlap. */
+static void buffers_of_random_programs_do_not_overlap(void **state)
 {
     static const Stream streams[] = {STREAM_compute, STREAM_tp, STREAM_dp_gather, STREAM_dp_reduce};
     uint64_t shared = 0, n_parts = 0, n_results = 0;
@@ -385,8 +389,8 @@ static void random_programs(void **state)
     assert_true(n_parts > 500 && n_results > 500);
 }
 
-/* Like training: gathers ahead on their own stream, blocks forward and backward, a reduction, an
- * accumulator. */
+/* Adds the instructions of a micro-batch, like those of training: gathers ahead on another stream,
+ * blocks forward and backward, a reduction, and an accumulator. */
 static uint32_t micro_batch(Plan *plan, Program *p, uint32_t m, uint32_t n_layers, BufferId home,
                             BufferId rest)
 {
@@ -450,7 +454,8 @@ static Plan *periodic(Arena *arena, uint32_t n_microbatches, uint32_t n_layers, 
     return plan;
 }
 
-/* Interior micro-batches get the same offsets, so a backend may capture one and replay it. */
+/* Buffers of inner micro-batches have the same offsets, so a backend may capture one micro-batch
+ * and replay it. */
 static void interior_micro_batches_repeat(void **state)
 {
     for (uint32_t n_layers = 1; n_layers <= 24; n_layers += 3) {
@@ -470,9 +475,8 @@ static void interior_micro_batches_repeat(void **state)
     }
 }
 
-/* If one buffer of one interior micro-batch has another offset, this is a difference, whichever
- * buffer it is. */
-static void a_stray_buffer_is_seen(void **state)
+/* placement_repeats must notice if one buffer of one inner micro-batch has another offset. */
+static void a_buffer_with_another_offset_is_noticed(void **state)
 {
     uint32_t period;
     const uint32_t n = 7;
@@ -495,7 +499,7 @@ static void a_stray_buffer_is_seen(void **state)
     for (uint32_t m = 0; m < n; m++) assert_true(n_strays[m] > 4);
 }
 
-/* The same for plans: a backend replays one captured inner micro-batch for all others. */
+/* In compiled plans, too, a backend replays one captured inner micro-batch for all others. */
 static void interior_micro_batches_of_plans_repeat(void **state)
 {
     for (uint32_t k = 0; k < 96; k++) {
@@ -524,8 +528,8 @@ static void interior_micro_batches_of_plans_repeat(void **state)
 }
 
 /* The work in flight in a pipeline does not grow with the number of micro-batches, so arenas do not
- * grow either, apart from unused gaps. Transfers must not keep bytes that could be free. */
-static void pipelines_do_not_grow(void **state)
+ * grow either, apart from unused gaps. Transfers must not keep bytes longer than they need them. */
+static void arenas_of_pipelines_do_not_grow_with_micro_batches(void **state)
 {
     static const ScheduleKind kinds[] = {SCHEDULE_1f1b, SCHEDULE_zb_h1, SCHEDULE_interleaved_1f1b,
                                          SCHEDULE_zb_v};
@@ -544,7 +548,7 @@ static void pipelines_do_not_grow(void **state)
                 assert_non_null(plan);
                 for (uint32_t stage = 0; stage < pp; stage++) {
                     const uint64_t now = plan->programs.at[stage].bytes;
-                    /* a longer step of 1F1B has the same offsets while the pipeline is full */
+                    /* A longer step of 1F1B has the same offsets while the pipeline is full. */
                     assert_true(k > 0 || m == 3 || plan->programs.at[stage].repeats);
                     if (m == 3) bytes[stage] = now;
                     if (now > bytes[stage] + bytes[stage] / 16)
@@ -557,13 +561,13 @@ static void pipelines_do_not_grow(void **state)
     (void)state;
 }
 
-static void deterministic(void **state)
+static void placement_is_deterministic(void **state)
 {
     uint32_t period;
     Plan *a = periodic(*state, 4, 12, &period), *b = periodic(*state, 4, 12, &period);
     place(a);
     place(b);
-    place(b); /* also when run again on its own result */
+    place(b); /* also when the pass runs on its own result */
     assert_true(plans_equal(a, b));
 }
 
@@ -575,7 +579,7 @@ static double seconds(void)
 }
 
 /* 150,000 instructions, 120,000 roots and 180,000 views. */
-static void large_programs(void **state)
+static void a_large_program_is_placed_quickly(void **state)
 {
     uint32_t period;
     Plan *plan = periodic(*state, 500, 60, &period);
@@ -599,19 +603,22 @@ static void large_programs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(chains_reuse, setup, teardown),
-        cmocka_unit_test_setup_teardown(persistent_lie_at_the_bottom, setup, teardown),
-        cmocka_unit_test_setup_teardown(edges_decide, setup, teardown),
-        cmocka_unit_test_setup_teardown(launches, setup, teardown),
-        cmocka_unit_test_setup_teardown(views_keep_their_root, setup, teardown),
-        cmocka_unit_test_setup_teardown(in_place, setup, teardown),
-        cmocka_unit_test_setup_teardown(random_programs, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_chain_reuses_the_bytes_of_ended_buffers, setup, teardown),
+        cmocka_unit_test_setup_teardown(persistent_buffers_lie_at_the_bottom, setup, teardown),
+        cmocka_unit_test_setup_teardown(only_a_dependency_frees_bytes_for_another_stream, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(members_of_a_launch_free_their_bytes_separately, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_view_keeps_its_root_alive, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_op_works_in_place_only_if_its_input_ends, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(buffers_of_random_programs_do_not_overlap, setup, teardown),
         cmocka_unit_test_setup_teardown(interior_micro_batches_repeat, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_stray_buffer_is_seen, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_buffer_with_another_offset_is_noticed, setup, teardown),
         cmocka_unit_test(interior_micro_batches_of_plans_repeat),
-        cmocka_unit_test(pipelines_do_not_grow),
-        cmocka_unit_test_setup_teardown(deterministic, setup, teardown),
-        cmocka_unit_test_setup_teardown(large_programs, setup, teardown),
+        cmocka_unit_test(arenas_of_pipelines_do_not_grow_with_micro_batches),
+        cmocka_unit_test_setup_teardown(placement_is_deterministic, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_large_program_is_placed_quickly, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* Lowering compares the state at the start of an action with the state at the start of a later one.
- * Both states are made by hand, and differ in single numbers. An action may be copied only if its
- * instructions would be the same, except for the numbers of buffers and instructions. */
+/* Lowering compares the state at the start of an action with the state at the start of an earlier
+ * one, the original. The test makes both states by hand, so that they differ in single numbers. An
+ * action may be copied only if its instructions would be the same, except for the numbers of
+ * buffers and instructions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +39,7 @@ static void open_case(Case *c)
     l->g = arena_alloc(arena, sizeof *l->g);
     graph_init(l->g, arena);
     l->p = arena_alloc(arena, sizeof *l->p);
-    list_add(arena, &l->g->units); /* the one after the unused first one */
+    list_add(arena, &l->g->units); /* the unit after the unused first one */
     list_add(arena, &l->p->code);
     list_add(arena, &l->p->buffers);
     list_add(arena, &l->value.versions);
@@ -55,7 +56,7 @@ static void open_case(Case *c)
     list_push(arena, &c->items.params, ((ParamItem){0, 0}));
 }
 
-/* Stores the present state as that of an original. */
+/* Stores the present state as the state of an original. */
 static void begin(Case *c)
 {
     original_begin(c->l, &c->items, &c->original);
@@ -68,8 +69,8 @@ static bool matches(Case *c)
     return original_matches(c->l, &c->items, &c->original, &c->moves);
 }
 
-/* Lowering takes the larger of two numbers of instructions, so both states must have them in the
- * same order. */
+/* Lowering takes the larger of two instruction numbers, so both states must have them in the same
+ * order. */
 static void instructions_keep_their_order(void **state)
 {
     (void)state;
@@ -90,7 +91,8 @@ static void instructions_keep_their_order(void **state)
     arena_free(c.arena);
 }
 
-/* The same instruction has the same counterpart, whichever number names it. */
+/* If two numbers name one instruction in the original, they must name one instruction in the
+ * copy. */
 static void an_instruction_has_one_counterpart(void **state)
 {
     (void)state;
@@ -105,8 +107,8 @@ static void an_instruction_has_one_counterpart(void **state)
     arena_free(c.arena);
 }
 
-/* If the original reduces a gradient, equally many contributions to it must have arrived. Otherwise
- * it only matters whether any has arrived. */
+/* If the original reduces a gradient, an equal number of contributions to it must have arrived.
+ * Otherwise it only matters whether any has arrived. */
 static void reductions_need_equal_contributions(void **state)
 {
     (void)state;

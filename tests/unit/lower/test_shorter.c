@@ -1,6 +1,6 @@
-/* A long step takes the offsets of a short one, so its buffers need not be placed anew. The
- * arena of a plan of few micro-batches must therefore equal the arena of the whole plan, to the
- * byte. */
+/* A long step takes the offsets of a short one, so its buffers need not be placed anew. The arena
+ * of a plan with few micro-batches must therefore be as large as the arena of the whole plan, to
+ * the byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static Plan *compiled(Tiny t, uint32_t microbatches, Arena *arena)
     return plan;
 }
 
-/* The short program of a long step is the program of a short step. */
+/* Checks that the shortened program of a long step is the program of a short step. */
 static void expect_same(uint64_t i, const Program *x, const Program *y)
 {
     if (x->code.n != y->code.n || x->buffers.n != y->buffers.n)
@@ -104,7 +104,7 @@ static void a_long_step_takes_the_offsets_of_a_short_one(void **state)
     assert_true(n_shorter >= PLANS * 9 / 10 && n_repeat >= PLANS * 8 / 10);
 }
 
-static void a_changed_micro_batch_has_no_counterpart(void **state)
+static void a_step_with_a_changed_micro_batch_is_not_shortened(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -129,7 +129,7 @@ static void a_changed_micro_batch_has_no_counterpart(void **state)
     arena_free(arena);
 }
 
-/* Returns the first address after weights and other buffers that outlive a step. */
+/* Returns the first address above weights and other buffers that outlive a step. */
 static uint64_t end_of_kept(const Program *p)
 {
     uint64_t end = 0;
@@ -141,7 +141,8 @@ static uint64_t end_of_kept(const Program *p)
     return end;
 }
 
-/* Each buffer in turn is moved onto a buffer that is in use at the same time. */
+/* Moves each buffer in turn onto a buffer that is in use at the same time. The overlap must be
+ * found. */
 static void overlapping_offsets_are_found(void **state)
 {
     (void)state;
@@ -176,7 +177,8 @@ static void overlapping_offsets_are_found(void **state)
     arena_free(arena);
 }
 
-/* Returns the bytes of a program whose micro-batches overlap, placed with slots or without. */
+/* Returns the bytes of a program whose micro-batches overlap, placed with fixed slots or
+ * without. */
 static uint64_t placed(Program *p, bool in_slots, bool *repeats, Arena *arena)
 {
     Lives l;
@@ -185,7 +187,7 @@ static uint64_t placed(Program *p, bool in_slots, bool *repeats, Arena *arena)
     return placement_choose(&l, end_of_kept(p), in_slots, repeats);
 }
 
-/* Slots need some micro-batches after a pipeline is full. A step of fewer is placed as without
+/* Slots need some micro-batches after a pipeline is full. A step with fewer is placed as without
  * slots. */
 static void too_few_micro_batches_get_no_slots(void **state)
 {
@@ -209,14 +211,14 @@ static void too_few_micro_batches_get_no_slots(void **state)
         }
         arena_free(arena);
     }
-    assert_int_equal(n_repeat, STAGES); /* the longest step */
+    assert_int_equal(n_repeat, STAGES); /* only the longest step, on each stage */
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_step_takes_the_offsets_of_a_short_one),
-        cmocka_unit_test(a_changed_micro_batch_has_no_counterpart),
+        cmocka_unit_test(a_step_with_a_changed_micro_batch_is_not_shortened),
         cmocka_unit_test(overlapping_offsets_are_found),
         cmocka_unit_test(too_few_micro_batches_get_no_slots),
     };

@@ -1,5 +1,5 @@
-/* A run checks that it wrote the memory that its plan says. For that, a plan states the end of the
- * bytes that every step writes. It lies below scratch, which a library need not fill, and below
+/* A run checks that it wrote the memory that its plan states. For that, a plan states where the
+ * bytes end that every step writes. Above this end lie scratch, which a library need not fill, and
  * buffers between the parts of one kernel. A plan without such buffers writes the whole arena. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,14 +39,14 @@ static const Program *program_of(bool compile, WorkspaceBytes workspace, Arena *
     return &plan->programs.at[0];
 }
 
-static void scratch_need_not_be_filled(void **state)
+static void scratch_does_not_count_as_written(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     const Program *plain = program_of(false, none, arena);
     assert_int_equal(plan_written_bytes(plain), plain->bytes);
     const Program *with = program_of(false, for_products, arena);
-    assert_true(with->bytes >= SCRATCH); /* no other buffer is as large */
+    assert_true(with->bytes >= SCRATCH); /* no other buffer is as large as the scratch */
     assert_true(plan_written_bytes(with) <= with->bytes);
     for (BufferId b = 1; b < with->buffers.n; b++) {
         const Buffer *at = &with->buffers.at[b];
@@ -56,9 +56,9 @@ static void scratch_need_not_be_filled(void **state)
     arena_free(arena);
 }
 
-/* The end is lower only without buffers that one part of a kernel passes to the next, because some
- * of these lie above the others. */
-static void what_is_passed_on_need_not_be_written(void **state)
+/* The end lies below a buffer that one part of a kernel passes to the next, if no other buffer lies
+ * above it. */
+static void buffers_inside_a_kernel_do_not_count_as_written(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -73,7 +73,7 @@ static void what_is_passed_on_need_not_be_written(void **state)
             continue;
         }
         n_inside++;
-        Buffer *moved = (Buffer *)at; /* to the arena's top, and beyond */
+        Buffer *moved = (Buffer *)at; /* first to the arena's top, then above it */
         const uint64_t end = plan_written_bytes(p), was = moved->offset;
         moved->offset = p->bytes;
         assert_int_equal(plan_written_bytes(p), end);
@@ -89,8 +89,8 @@ static void what_is_passed_on_need_not_be_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scratch_need_not_be_filled),
-        cmocka_unit_test(what_is_passed_on_need_not_be_written),
+        cmocka_unit_test(scratch_does_not_count_as_written),
+        cmocka_unit_test(buffers_inside_a_kernel_do_not_count_as_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
