@@ -1,5 +1,5 @@
-/* Recomputed regions may keep the outputs of some of their ops. The test counts how often each op
- * runs, compares the memory, and checks what is refused. */
+/* A recomputed region may keep the outputs of some of its ops. The tests count how often each op
+ * runs, compare the memory, and check which plans are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static Plan *compile(const Tiny *t, Arena *arena)
     return plan;
 }
 
-/* Counts how often forward ops of a family run, in the forward pass and in recomputation. */
+/* Returns how often forward ops of a family run, both in the forward pass and in recomputation. */
 static uint32_t count(const Plan *plan, const char *family)
 {
     const Program *p = &plan->programs.at[0];
@@ -59,8 +59,8 @@ static uint32_t count_again(const Plan *plan)
 }
 
 /* A block has seven linears. The backward pass does not need the output of w2, so w2 does not run
- * again. The head is in no block. */
-static void what_is_kept_runs_once(void **state)
+ * again. The head is outside all blocks. */
+static void ops_with_kept_outputs_run_once(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -78,7 +78,7 @@ static void what_is_kept_runs_once(void **state)
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "attention"), 2 * L * m);
             assert_int_equal(count(plan, "linear"), 7 * L * m + m);
-            /* of q, k, v, o, w1, w3 and w2, the second, fourth and sixth run again */
+            /* Of q, k, v, o, w1, w3 and w2, the second, fourth and sixth run again. */
             t.ac_alternate = true;
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "linear"), (7 + 3) * L * m + m);
@@ -92,8 +92,8 @@ static void what_is_kept_runs_once(void **state)
     arena_free(arena);
 }
 
-/* `alternate` keeps the first, third, ... product of each region; the second, fourth, ... run again
- * where the backward pass reads their outputs: in these blocks, all of them. */
+/* `alternate` keeps the first, third, ... product of each region. The second, fourth, ... run again
+ * if the backward pass reads their outputs. In these blocks it reads all of them. */
 static void every_second_product_runs_again(void **state)
 {
     (void)state;
@@ -125,8 +125,8 @@ static void every_second_product_runs_again(void **state)
     arena_free(arena);
 }
 
-/* Keeping more takes more memory and less work. (With many samples, so that the kept tensors decide
- * the peak.) */
+/* Keeping more outputs takes more memory and less work. (There are many samples, so that the kept
+ * tensors decide the peak.) */
 static void memory_lies_between_full_and_none(void **state)
 {
     (void)state;
@@ -143,8 +143,9 @@ static void memory_lies_between_full_and_none(void **state)
     arena_free(arena);
 }
 
-/* A region that keeps everything equals no region: instruction for instruction, byte for byte. */
-static void all_kept_is_no_checkpointing(void **state)
+/* A region that keeps all outputs gives the same plan as no region: instruction for instruction,
+ * byte for byte. */
+static void keeping_all_outputs_equals_no_recomputation(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -167,8 +168,9 @@ static void all_kept_is_no_checkpointing(void **state)
     arena_free(arena);
 }
 
-/* Scaled forms belong to the family too; quantised weights are recomputed like gathered ones. */
-static void forms_on_eight_bits_are_kept(void **state)
+/* The scaled forms of a product belong to its family, too. Quantised weights are recomputed like
+ * gathered weights. */
+static void outputs_of_8_bit_products_are_kept(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -182,8 +184,8 @@ static void forms_on_eight_bits_are_kept(void **state)
     arena_free(arena);
 }
 
-/* A plan that claims to keep attention's output, but recomputes it. */
-static void the_verifier_counts_for_itself(void **state)
+/* The plan claims to keep attention's output, but recomputes it. */
+static void a_recomputed_kept_output_is_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -202,11 +204,12 @@ static void the_verifier_counts_for_itself(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_kept_runs_once),
-                                       cmocka_unit_test(every_second_product_runs_again),
-                                       cmocka_unit_test(memory_lies_between_full_and_none),
-                                       cmocka_unit_test(all_kept_is_no_checkpointing),
-                                       cmocka_unit_test(forms_on_eight_bits_are_kept),
-                                       cmocka_unit_test(the_verifier_counts_for_itself)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ops_with_kept_outputs_run_once),
+        cmocka_unit_test(every_second_product_runs_again),
+        cmocka_unit_test(memory_lies_between_full_and_none),
+        cmocka_unit_test(keeping_all_outputs_equals_no_recomputation),
+        cmocka_unit_test(outputs_of_8_bit_products_are_kept),
+        cmocka_unit_test(a_recomputed_kept_output_is_refused)};
     return cmocka_run_group_tests_name("ac", tests, NULL, NULL);
 }

@@ -40,12 +40,12 @@ static void every_row_is_complete(void **state)
         assert_int_equal(axis->apart != NULL, axis->sum != NULL);
         assert_true(one_line(axis->unused, 200) && one_line(axis->apart, 200));
         if (axis->pass) assert_true(is_pass(axis->pass));
-        /* if an axis has several ranks but no pass, some message must name it */
+        /* If an axis has several ranks but no pass uses it, some message must name it. */
         if (axis->pass || axis->flags & AXIS_UNITS) assert_non_null(axis->unused);
         if (!axis->pass && !(axis->flags & AXIS_UNITS) && axis->cuts == INDEX_samples)
             assert_non_null(axis->apart);
-        /* states are shared by ranks that sum gradients; an axis that trades an index has one to
-         * give up */
+        /* Ranks that sum gradients share states. An axis that exchanges an index needs an index to
+         * give up. */
         if (axis->flags & AXIS_STATES) assert_true(axis->cuts != INDEX_none);
         if (axis->trades != INDEX_none) assert_true(axis->cuts != INDEX_none && sums);
         if (axis->cuts == INDEX_tokens) assert_true(axis->chunks > 0);
@@ -60,14 +60,14 @@ static void there_is_one_axis_of_stages_and_it_is_the_outermost(void **state)
     assert_int_equal(axes_with(AXIS_STAGES), 1);
     assert_int_equal(__builtin_popcount(axes_with(AXIS_UNITS)), 1);
     assert_int_equal(__builtin_popcount(axes_with(AXIS_FOLDS)), 1);
-    /* folded ranks are the innermost ranks of the axis of units */
+    /* Folded ranks are the innermost ranks of the axis of units. */
     assert_true(axes_first(axes_with(AXIS_FOLDS)) > axes_first(axes_with(AXIS_UNITS)));
     assert_int_equal(axes_with(AXIS_UNITS) & ~axes_with(AXIS_STATES), 0);
     assert_int_equal(axes_first(0), AXIS_NAMES);
 }
 
-/* The pass that assigns the layouts of an axis is in the table of passes. A data pass owns no axis.
- */
+/* No axis splits two index roles. The axes of all roles together are those that split the batch. A
+ * data pass assigns the layouts of no axis. */
 static void sets_of_axes_partition_the_table(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void an_index_has_the_same_role_in_every_row(void **state)
     assert_false(op_is_whole(OP_attention, 0, INDEX_tokens));
     assert_int_equal(op_dim(OP_linear_experts, 1, INDEX_experts), 0);
     assert_int_equal(op_dim(OP_linear_q, 1, INDEX_experts), -1);
-    /* the dimension lies behind the `...` */
+    /* This dimension belongs to the `...`. */
     assert_int_equal(op_dim(OP_rmsnorm_heads, 0, INDEX_head), -1);
     assert_int_equal(op_role(OP_add, op_letter(OP_linear, INDEX_tokens)), INDEX_none);
     for (int op = OP_none + 1; op < OP_COUNT; op++) {

@@ -1,5 +1,5 @@
-/* compile{} joins ops into kernels: which ops join, what this saves, and false kernels that the
- * verifier must refuse. */
+/* compile{} joins ops into kernels. Tests which ops it joins, what this saves, and wrong kernels
+ * that the verifier must refuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static Pc find(const Program *p, OpKind op, Phase phase)
     return 0;
 }
 
-/* The ops are derived from the signatures; this is the expected list. */
+/* Whether an op works row by row follows from its signature. This is the expected list. */
 static void rowwise_ops_are_those_without_sums(void **state)
 {
     (void)state;
@@ -56,9 +56,9 @@ static void rowwise_ops_are_those_without_sums(void **state)
     for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(op_is_rowwise(no[i]));
 }
 
-/* silu(w1 x) * (w3 x): reads both inputs and writes the product; silu's own result stays in the
- * kernel. */
-static void a_kernel_saves_what_stays_inside(void **state)
+/* The kernel of silu(w1 x) * (w3 x) reads both inputs and writes the product. silu's result stays
+ * inside the kernel. */
+static void a_kernel_saves_the_bytes_that_stay_inside(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -83,8 +83,8 @@ static bool sums_over_rows(OpKind op)
     return false;
 }
 
-/* The gradient of a norm sums over rows, so it visits them in another order than the ops that work
- * row by row. It begins its kernel, and only the search for a largest magnitude joins it. */
+/* The gradient of a norm sums over rows, so it visits them in another order than ops that work row
+ * by row. It begins a kernel, which only the search for a largest magnitude may join. */
 static void gradients_of_norms_begin_kernels(void **state)
 {
     (void)state;
@@ -114,8 +114,8 @@ static void gradients_of_norms_begin_kernels(void **state)
     }
 }
 
-/* If silu alone is recomputed, it joins the kernel of its gradient. The forward kernel then does
- * not write it, and the gradient does not read it. */
+/* If only silu is recomputed, it joins the kernel of its gradient. Then the forward kernel does not
+ * write silu's result, and the gradient does not read it. */
 static void a_recomputed_op_joins_its_gradient(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void a_recomputed_op_joins_its_gradient(void **state)
     const uint64_t one = p->buffers.at[program_arg(p, &in[silu], 0)].bytes;
     assert_int_not_equal(again, 0);
     assert_int_not_equal(in[again].fuse, 0);
-    assert_int_equal(slope - again, 2); /* the product between them reads silu */
+    assert_int_equal(slope - again, 2); /* the product between them reads silu's result */
     uint64_t bytes = 0;
     for (Pc pc = again - 1; pc <= slope; pc++) {
         assert_int_equal(in[pc].fuse, in[again].fuse);
@@ -160,8 +160,8 @@ static void a_kernel_of_the_model_may_cross_blocks(void **state)
     arena_free(arena);
 }
 
-/* The loss's sums over a row of logits: one read for all three, compiled or not. If tp splits the
- * vocabulary, the maximum over all ranks comes between them. */
+/* The loss needs three sums over a row of logits. One read serves all three, compiled or not. If tp
+ * splits the vocabulary, the maximum over all ranks comes between them. */
 static void the_loss_reads_its_logits_once(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void the_loss_reads_its_logits_once(void **state)
             assert_true(max->fuse == sum->fuse && max->fuse == pick->fuse);
             assert_int_equal(plan_kernel_bytes(plan, p, max), one + rows);
             assert_int_equal(plan_kernel_bytes(plan, p, sum), rows);
-            /* the kernel reads the labels and writes the picked logits */
+            /* The kernel reads the labels and writes the picked logits. */
             assert_int_equal(plan_kernel_bytes(plan, p, pick), 2 * rows);
         } else {
             assert_int_not_equal(max->fuse != 0 && max->fuse == sum->fuse, 1);
@@ -197,8 +197,8 @@ static void the_loss_reads_its_logits_once(void **state)
     }
 }
 
-/* The kernel whose output is quantised (a norm, a gated feed-forward, a norm's gradient) also finds
- * its largest magnitude. The ops that read the magnitude come later. */
+/* A kernel whose output is quantised (a norm, a gated feed-forward, or a norm's gradient) also
+ * finds the output's largest magnitude. The ops that read the magnitude come later. */
 static Plan *compiled_float8(Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -222,7 +222,7 @@ static void a_largest_magnitude_is_found_where_it_is_made(void **state)
     for (Pc pc = 2; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc], *before = in;
         if (in->op != OP_amax || !in->fuse) continue;
-        do before--; /* one of the parts before it makes its input */
+        do before--; /* finds the part that makes its input */
         while (before->fuse == in->fuse &&
                program_arg(p, in, 0) != program_arg(p, before, before->n_in));
         assert_int_equal(in->fuse, before->fuse);
@@ -247,8 +247,8 @@ static void assert_refused(Plan *bad, const char *rule, const char *text)
 }
 
 /* Quantising reads the maximum over all rows. Inside the kernel that finds the maximum, it would
- * read a partial one. */
-static void sums_over_rows_are_nobody_elses(void **state)
+ * read an unfinished maximum. */
+static void a_sum_over_rows_is_not_read_in_its_kernel(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -266,7 +266,7 @@ static void sums_over_rows_are_nobody_elses(void **state)
     arena_free(arena);
 }
 
-static void false_kernels_are_refused(void **state)
+static void wrong_kernels_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -297,7 +297,7 @@ static void false_kernels_are_refused(void **state)
         }
     assert_refused(bad, "verify-structure", "in the middle of kernel");
 
-    /* two ops join that have equally many rows of different lengths */
+    /* Two ops with equally many rows of different lengths join. */
     bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     Pc gate_pc = 0;
@@ -321,7 +321,7 @@ static void false_kernels_are_refused(void **state)
             p->code.at[pc].fuse = p->code.at[silu].fuse;
     assert_refused(bad, "verify-structure", "must follow each other on the compute stream");
 
-    /* the output of mul overlaps the gate, 8 bytes further on */
+    /* The output of mul overlaps the gate, 8 bytes further on. */
     bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     BufferId gate = program_arg(p, &p->code.at[silu], 0);
@@ -335,14 +335,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rowwise_ops_are_those_without_sums),
-        cmocka_unit_test(a_kernel_saves_what_stays_inside),
+        cmocka_unit_test(a_kernel_saves_the_bytes_that_stay_inside),
         cmocka_unit_test(gradients_of_norms_begin_kernels),
         cmocka_unit_test(a_recomputed_op_joins_its_gradient),
         cmocka_unit_test(a_kernel_of_the_model_may_cross_blocks),
         cmocka_unit_test(the_loss_reads_its_logits_once),
         cmocka_unit_test(a_largest_magnitude_is_found_where_it_is_made),
-        cmocka_unit_test(sums_over_rows_are_nobody_elses),
-        cmocka_unit_test(false_kernels_are_refused),
+        cmocka_unit_test(a_sum_over_rows_is_not_read_in_its_kernel),
+        cmocka_unit_test(wrong_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* compile{} also makes kernels that begin with a product: which of them exist, the order of their
- * parts, their savings and costs, and false kernels that the verifier must refuse. */
+/* compile{} also makes kernels that begin with a product. Tests which of them exist, the order of
+ * their parts, their savings and costs, and wrong kernels that the verifier must refuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,9 +54,10 @@ static const char *kernels_of(const Plan *plan, Arena *arena)
     return str_text(&s);
 }
 
-/* For one block: biases with their products, GELU, residuals. Backward: the gradient of a bias with
- * the product for the weight's gradient, and GELU's gradient with the product before it. */
-static void every_form_of_a_block(void **state)
+/* These are the kernels of one block. Forward, products join with biases, GELU and residuals.
+ * Backward, the gradient of a bias joins the product for the weight's gradient, and GELU's gradient
+ * joins the product before it. */
+static void products_of_a_block_join_their_pointwise_ops(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -72,9 +73,9 @@ static void every_form_of_a_block(void **state)
     arena_free(arena);
 }
 
-/* Not fused: a partial sum, which its collective takes at once; GELU on rows of 6; products of
- * another framework; everything without compile. */
-static void where_nothing_goes_along(void **state)
+/* These do not join a product: ops after a partial sum, which a collective reads first; GELU on
+ * rows of 6; products of another framework; and all ops without compile{}. */
+static void products_stay_alone_where_joining_is_impossible(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -95,8 +96,8 @@ static void where_nothing_goes_along(void **state)
     arena_free(arena);
 }
 
-/* Parameters that the library reads in vectors of 16 bytes begin at a multiple of 16 bytes. This
- * also holds for 16-bit parameters, and whatever precedes them in their unit. */
+/* The library reads parameters in vectors of 16 bytes, so they must begin at a multiple of 16
+ * bytes. This must hold for 16-bit parameters, and whatever precedes them in their unit. */
 static void parameters_are_aligned(void **state)
 {
     (void)state;
@@ -120,9 +121,9 @@ static void parameters_are_aligned(void **state)
     arena_free(arena);
 }
 
-/* Biases are 16-bit, and sums for their gradients are fp32 like the gradients; GELU's kept input
- * has the output's type. */
-static void types_go_together(void **state)
+/* Biases have 16 bits. The sums for their gradients are fp32, like the gradients. GELU's kept input
+ * has the type of its output. */
+static void kernels_may_mix_16_bit_and_fp32_types(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -141,9 +142,9 @@ static Pc find(const Program *p, OpKind op, Phase phase)
     return 0;
 }
 
-/* A fused op is launched with the product. It writes no buffer that is only passed on, and it costs
- * its arithmetic. The product costs no less than alone. */
-static void one_launch_and_fewer_bytes(void **state)
+/* A fused op is launched with the product. It writes no buffer that only the next part reads, and
+ * it costs its arithmetic. The product costs no less than alone. */
+static void a_kernel_has_one_launch_and_moves_fewer_bytes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -159,9 +160,9 @@ static void one_launch_and_fewer_bytes(void **state)
     uint64_t b = p->buffers.at[program_arg(p, bias, 1)].bytes;
     uint64_t bytes = plan_kernel_bytes(plan, p, product) + plan_kernel_bytes(plan, p, bias) +
                      plan_kernel_bytes(plan, p, gelu);
-    /* the kernel reads x, weight and bias, and writes the input and the output of GELU */
+    /* The kernel reads x, weight and bias, and writes the input and the output of GELU. */
     assert_int_equal(bytes, x + w + b + 2 * x);
-    Cluster cluster = {.device = {.arch = "Ampere", /* Hopper's own kernels were measured */
+    Cluster cluster = {.device = {.arch = "Ampere", /* Hopper's kernels have measured times */
                                   .sms = 108,
                                   .hbm_bytes_per_s = 1e9, /* memory sets the time */
                                   .kernel_floor_s = 2e-6}};
@@ -188,7 +189,7 @@ static void assert_refused(Plan *bad, const char *text)
     if (!found) fail_msg("%s, not: %s", d.items.at[0].text, text);
 }
 
-static void false_kernels_are_refused(void **state)
+static void wrong_kernels_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -199,25 +200,25 @@ static void false_kernels_are_refused(void **state)
     Pc gelu = find(good, OP_gelu, PHASE_forward), sums = find(good, OP_bias_grad, PHASE_backward);
     Pc norm = find(good, OP_layernorm, PHASE_forward);
 
-    /* the next product, the down projection, joins the kernel */
+    /* The next product, the down projection, joins the kernel. */
     Plan *bad = mutate_copy(plan, arena);
     Program *p = &bad->programs.at[0];
     p->code.at[gelu + 1].fuse = p->code.at[gelu].fuse;
     assert_refused(bad, "because the kernel begins with a product");
 
-    /* the norm that makes the product's operand joins the kernel */
+    /* The norm that makes the product's operand joins the kernel. */
     bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     p->code.at[norm].fuse = p->code.at[norm + 1].fuse;
     assert_refused(bad, "is in kernel");
 
-    bad = mutate_copy(plan, arena); /* GELU reads another buffer of that size */
+    bad = mutate_copy(plan, arena); /* GELU reads another buffer of the same size */
     p = &bad->programs.at[0];
     Pc product = (Pc)(plan_kernel(p, &p->code.at[gelu]) - p->code.at);
     p->args.at[p->code.at[gelu].args.first] = program_arg(p, &p->code.at[product], 2);
     assert_refused(bad, "does not use its result");
 
-    /* the kernel sums a tensor that the product does not read */
+    /* The kernel sums a tensor that the product does not read. */
     bad = mutate_copy(plan, arena);
     p = &bad->programs.at[0];
     p->args.at[p->code.at[sums].args.first] = program_arg(p, &p->code.at[norm], 3);
@@ -240,9 +241,12 @@ static void false_kernels_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_of_a_block),      cmocka_unit_test(where_nothing_goes_along),
-        cmocka_unit_test(types_go_together),          cmocka_unit_test(parameters_are_aligned),
-        cmocka_unit_test(one_launch_and_fewer_bytes), cmocka_unit_test(false_kernels_are_refused),
+        cmocka_unit_test(products_of_a_block_join_their_pointwise_ops),
+        cmocka_unit_test(products_stay_alone_where_joining_is_impossible),
+        cmocka_unit_test(kernels_may_mix_16_bit_and_fp32_types),
+        cmocka_unit_test(parameters_are_aligned),
+        cmocka_unit_test(a_kernel_has_one_launch_and_moves_fewer_bytes),
+        cmocka_unit_test(wrong_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

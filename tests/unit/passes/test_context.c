@@ -1,5 +1,5 @@
-/* Sequences shared over cp: the communications of each mode are counted, and each tensor must be
- * held and summed by the right ranks. */
+/* Ranks of cp share sequences. The tests count the communications of each mode. The right ranks
+ * must hold and sum each tensor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static uint32_t n_exchanges(const Plan *plan, Phase phase)
     return n;
 }
 
-/* Four tensors are exchanged: q, k, v and the output. The gradient of attention reads the kept
+/* A layer exchanges four tensors: q, k, v and the output. The gradient of attention reads the kept
  * copies. */
 static void four_exchanges_a_layer_and_direction(void **state)
 {
@@ -94,7 +94,7 @@ static void states_are_shared_over_cp(void **state)
         const Plan *plan = right_plan(&t);
         const AxisSet all = (AxisSet)((1u << plan->mesh.n_axes) - 1);
         assert_int_equal(plan->mesh.n_axes, 2);
-        /* not six, because ranks of cp have the same samples */
+        /* Not six, because the two ranks of cp have the same samples. */
         assert_int_equal(plan->step.micro_batch, 3);
         for (UnitId u = 1; u < plan->graph.units.n; u++) {
             assert_int_equal(plan->graph.units.at[u].shard, ddp ? 0 : all);
@@ -114,8 +114,9 @@ static uint32_t n_of(const Plan *plan, OpKind op, Phase phase, Stream stream)
     return n;
 }
 
-/* A unit over sixteen ranks, where each part has two copies. Only dp_shard decides this, not cp. */
-static void a_part_that_is_kept_is_of_dp_shard(void **state)
+/* A unit is sharded over sixteen ranks and kept over two of them. The two are ranks of dp_shard,
+ * never of cp. */
+static void a_kept_part_is_split_over_dp_shard_alone(void **state)
 {
     (void)state;
     Tiny t = tiny_context();
@@ -134,11 +135,12 @@ static void a_part_that_is_kept_is_of_dp_shard(void **state)
     assert_true(n > 0);
 }
 
-/* Keys and values, gathered for attention and again for its gradient, and their gradients. */
+/* Keys and values are gathered for attention and again for its gradient, and so their gradients are
+ * scattered. */
 static void keys_and_values_are_gathered(void **state)
 {
     (void)state;
-    for (uint32_t tp = 1; tp <= 2; tp++) { /* tp shares the heads and cuts the tokens again */
+    for (uint32_t tp = 1; tp <= 2; tp++) { /* with tp, heads and tokens are split further */
         Tiny t = tiny_context();
         t.cp_options.mode = CP_all_gather, t.tp = tp, t.layers = 3;
         const Plan *plan = right_plan(&t);
@@ -150,9 +152,9 @@ static void keys_and_values_are_gathered(void **state)
     }
 }
 
-/* Rank r of n has chunks r and 2n - 1 - r, so that its tokens see as many keys as any other
- * rank's. */
-static void chunks_of_each_rank(void **state)
+/* Rank r of n has chunks r and 2n - 1 - r, so that its tokens see as many keys as those of any
+ * other rank. */
+static void each_rank_has_two_chunks_of_a_zigzag(void **state)
 {
     (void)state;
     Tiny t = tiny_context();
@@ -180,8 +182,8 @@ static void chunks_of_each_rank(void **state)
     assert_int_equal(n, 1 + 6 * t.layers);
 }
 
-/* Each rank of cp gets two chunks of equal length; where tp cuts sequences too, its ranks get equal
- * parts of these tokens. Lengths are tried one by one: a plan is made exactly where all divide. */
+/* Each rank of cp gets two chunks of equal length. If tp splits sequences, too, its ranks get equal
+ * parts of these tokens. The test tries all lengths: a plan is made exactly if all sizes divide. */
 static void lengths_divide_over_cp_and_tp(void **state)
 {
     (void)state;
@@ -208,7 +210,7 @@ static void lengths_divide_over_cp_and_tp(void **state)
 
 /* Keys and values make n - 1 hops. Their gradients make n hops, because the last one brings them
  * home. No other communication uses cp. */
-static void parts_go_round_the_ring(void **state)
+static void keys_and_values_go_round_the_ring(void **state)
 {
     (void)state;
     for (uint32_t tp = 1; tp <= 2; tp++)
@@ -238,8 +240,9 @@ static void parts_go_round_the_ring(void **state)
         }
 }
 
-/* Four ranks are two groups of two, over which the ring goes. In a group tokens are exchanged for
- * heads, by one exchange for each of q, k, v and the output. No sequence is gathered. */
+/* Four ranks form two groups of two, and the ring goes over the groups. Inside a group, tokens are
+ * exchanged for heads, with one exchange each for q, k, v and the output. No sequence is
+ * gathered. */
 static void a_ring_goes_over_groups(void **state)
 {
     (void)state;
@@ -265,8 +268,9 @@ static void a_ring_goes_over_groups(void **state)
     }
 }
 
-/* A mean of each micro-batch needs the labels of whole sequences, and so does its gradient. A group
- * first gathers the pieces of its part of the zigzag. The groups then gather these parts. */
+/* A mean of each micro-batch needs the labels of whole sequences, and so does its gradient. First
+ * each group gathers the pieces of its part of the zigzag. Then the groups gather these parts from
+ * each other. */
 static void labels_of_groups_are_gathered_twice(void **state)
 {
     (void)state;
@@ -286,8 +290,8 @@ static void labels_of_groups_are_gathered_twice(void **state)
     assert_true(n > 0 && n % 2 == 0);
 }
 
-/* After attention, each rank changes back to its own tokens, with all their features. So scales of
- * tokens need no maximum over ranks. */
+/* After attention, each rank returns to its tokens, with all their features. So scales of tokens
+ * need no maximum over ranks. */
 static void groups_scale_their_own_tokens(void **state)
 {
     (void)state;
@@ -307,10 +311,10 @@ static void groups_scale_their_own_tokens(void **state)
     assert_int_equal(n_scales, (4 + 7) * t.layers); /* inputs and gradients of seven linears */
 }
 
-/* tp has cut the heads, and the groups of cp cut the heads of one tp rank further. A rank then has
+/* tp splits the heads, and the groups of cp split the heads of one tp rank further. A rank then has
  * groups / (tp x all_to_all) KV heads. No rank of tp gathers heads for this, although tp lies
  * inside cp in the mesh. */
-static void heads_of_tp_are_divided_further(void **state)
+static void heads_of_a_tp_rank_are_divided_over_cp(void **state)
 {
     (void)state;
     for (int ring = 0; ring < 2; ring++) {
@@ -327,7 +331,7 @@ static void heads_of_tp_are_divided_further(void **state)
         assert_int_equal(n_of(plan, OP_all_gather, PHASE_forward, STREAM_cp), 0);
         assert_int_equal(n_of(plan, OP_all_gather, PHASE_forward, STREAM_tp), 0);
         for (Rank r = 0; r < mesh->n_ranks; r++)
-            assert_int_equal(mesh_part(mesh, r, tp), r % 2); /* neighbours share weights */
+            assert_int_equal(mesh_part(mesh, r, tp), r % 2); /* neighbours are ranks of tp */
         for (Pc pc = 1; pc < p->code.n; pc++) {
             const Instr *in = &p->code.at[pc];
             int64_t size['z' + 1], start['z' + 1];
@@ -343,7 +347,7 @@ static void heads_of_tp_are_divided_further(void **state)
 }
 
 /* In hop i, rank r must work with the keys of rank r - i. */
-static void keys_of_each_hop(void **state)
+static void each_hop_works_with_the_right_keys(void **state)
 {
     (void)state;
     enum { RANKS = 4 };
@@ -372,10 +376,10 @@ static void keys_of_each_hop(void **state)
     assert_int_equal(hop, 2 * RANKS);
 }
 
-/* All ranks of tp compute one KV head of a fused projection. Each takes its own query heads of this
- * head, for the tokens of its part of the ring. This also holds if the projection is divided by its
- * norm. */
-static void fused_heads_beside_a_ring(void **state)
+/* All ranks of tp compute one KV head of a fused projection. Each rank takes its query heads of
+ * this head, for the tokens of its part of the ring. This also holds if spectral norm divides the
+ * projection. */
+static void fused_projections_give_each_rank_its_heads_beside_a_ring(void **state)
 {
     (void)state;
     for (int k = 0; k < 8; k++) {
@@ -417,14 +421,15 @@ int main(void)
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(states_are_shared_over_cp, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(a_part_that_is_kept_is_of_dp_shard, test_arena_setup,
+        cmocka_unit_test_setup_teardown(a_kept_part_is_split_over_dp_shard_alone, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(keys_and_values_are_gathered, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(lengths_divide_over_cp_and_tp, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(chunks_of_each_rank, test_arena_setup, test_arena_teardown),
-        cmocka_unit_test_setup_teardown(parts_go_round_the_ring, test_arena_setup,
+        cmocka_unit_test_setup_teardown(each_rank_has_two_chunks_of_a_zigzag, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(keys_and_values_go_round_the_ring, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_ring_goes_over_groups, test_arena_setup,
                                         test_arena_teardown),
@@ -432,11 +437,12 @@ int main(void)
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(labels_of_groups_are_gathered_twice, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(heads_of_tp_are_divided_further, test_arena_setup,
+        cmocka_unit_test_setup_teardown(heads_of_a_tp_rank_are_divided_over_cp, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(fused_heads_beside_a_ring, test_arena_setup,
+        cmocka_unit_test_setup_teardown(fused_projections_give_each_rank_its_heads_beside_a_ring,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(each_hop_works_with_the_right_keys, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(keys_of_each_hop, test_arena_setup, test_arena_teardown),
         cmocka_unit_test_setup_teardown(heads_are_reported_once, test_arena_setup,
                                         test_arena_teardown),
     };

@@ -1,4 +1,4 @@
-/* Faults planted in good plans whose sequences are shared over cp. Each must be reported. */
+/* Plants faults in good plans whose sequences are shared over cp. Each fault must be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void output_stays(Plan *bad)
     in->match = 0;
 }
 
-/* Keys are sent in place of values. */
+/* Keys are sent instead of values. */
 static void keys_for_values(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -93,7 +93,7 @@ static void loss_counted_by_samples(Plan *bad)
     bad->step.global_tokens /= 2;
 }
 
-/* Chunks stay in the order of ranks instead of the sequence's order. */
+/* Chunks stay in the order of the ranks, instead of the order of the sequence. */
 static void out_of_order(Plan *bad)
 {
     Instr *in = code(bad, OP_unpack, PHASE_forward, 0);
@@ -110,7 +110,7 @@ static void gradients_out_of_order(Plan *bad)
     in->attrs = graph_attrs(&bad->graph, arena, &attrs);
 }
 
-/* Sequences are cut into equal parts, but positions and masks belong to a zigzag. */
+/* Sequences are split into equal parts, but positions and masks are those of a zigzag. */
 static void dealt_out_otherwise(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -170,7 +170,7 @@ static void share_is_lost(Plan *bad)
     set_accumulate(bad, code(bad, OP_attention_part_grad, PHASE_backward, 1), 0);
 }
 
-/* The gradients arrive on another rank than their keys. */
+/* Gradients arrive on another rank than their keys. */
 static void gradients_do_not_come_home(Plan *bad)
 {
     const Program *p = &bad->programs.at[0];
@@ -188,7 +188,8 @@ static void reads_a_part_on_its_way(Plan *bad)
     code(bad, OP_attention_part, PHASE_forward, 1)->after.n = 0;
 }
 
-/* The rank uses keys of the next rank, but the deal says: of the previous rank. */
+/* The rank gets the keys of the next rank, but the deal says that it gets those of the previous
+ * rank. */
 static void goes_the_other_way(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -200,7 +201,7 @@ static void goes_the_other_way(Plan *bad)
     to->shape = plan_shape(bad, &s);
 }
 
-static void each_bug_is_named(void **state)
+static void each_planted_fault_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -248,7 +249,8 @@ static void each_bug_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_bug_is_named, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(each_planted_fault_is_reported, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests_name("faults of context", tests, NULL, NULL);
 }

@@ -20,7 +20,8 @@
 
 /* ---- right plans ---- */
 
-/* Two layers, six experts over two ranks, room for two tokens of a sequence at each expert. */
+/* Two layers have six experts over two ranks. Each expert has room for three tokens of a
+ * sequence. */
 static Tiny tiny_experts(void)
 {
     Tiny t = tiny_default();
@@ -37,7 +38,7 @@ static Plan *right_plan(const Tiny *t)
     return plan;
 }
 
-/* Returns the n-th exchange of the forward or backward pass. */
+/* Returns the n-th exchange of the forward or of the backward pass. */
 static Pc exchange(const Plan *plan, Phase phase, uint32_t n)
 {
     const Program *p = &plan->programs.at[0];
@@ -48,7 +49,7 @@ static Pc exchange(const Plan *plan, Phase phase, uint32_t n)
     return 0;
 }
 
-/* Returns the instruction that sums the gradient of a parameter. */
+/* Returns the instruction that sums the gradient of a parameter over ranks. */
 static Pc sum_of(const Plan *plan, OpKind op, const char *param)
 {
     const Program *p = &plan->programs.at[0];
@@ -69,7 +70,7 @@ static Instr *code(Plan *plan, Pc pc)
 
 /* ---- the bugs ---- */
 
-/* The tokens are copied instead of exchanged, with all waits unchanged. */
+/* Copies the tokens instead of exchanging them, and keeps all waits. */
 static void never_sent(Plan *bad, Phase phase, uint32_t n)
 {
     Instr *in = code(bad, exchange(bad, phase, n));
@@ -93,7 +94,7 @@ static void gradients_stay(Plan *bad)
     never_sent(bad, PHASE_backward, 1);
 }
 
-/* The second layer's exchange carries the first layer's tokens. */
+/* The second layer's exchange sends the first layer's tokens. */
 static void tokens_of_another_layer(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -131,8 +132,8 @@ static void read_before_they_are_there(Plan *bad)
     }
 }
 
-/* The gradients of experts are summed over ep, too, where each rank has other experts. So gradients
- * of different experts are added. */
+/* The gradients of experts are also summed over ep, where each rank has other experts. So gradients
+ * of different experts are added up. */
 static void experts_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.w2.weight"));
@@ -140,8 +141,8 @@ static void experts_summed_over_ep(Plan *bad)
     in->axes |= mesh_axes(&bad->mesh, AXIS_ep);
 }
 
-/* The gradients of experts are summed over ep, and the graph calls them partial sums. Only the
- * outputs of products contradict it. */
+/* The gradients of experts are also summed over ep, and the graph calls them partial sums. Only the
+ * outputs of products contradict this. */
 static void experts_said_to_be_parts_of_a_sum(Plan *bad)
 {
     Program *p = &bad->programs.at[0];
@@ -154,7 +155,8 @@ static void experts_said_to_be_parts_of_a_sum(Plan *bad)
     from->shape = (ShapeId)list_push(arena, &bad->shapes, s);
 }
 
-/* All ranks have the same router, but other samples. */
+/* The router's gradient is not summed over ep, although the ranks have one router and different
+ * samples. */
 static void router_not_summed_over_ep(Plan *bad)
 {
     Instr *in = code(bad, sum_of(bad, OP_all_reduce, "layers.1.feed_forward.router.weight"));
@@ -207,7 +209,7 @@ typedef struct Bug {
     const char *name;
     bool ddp; /* false: fsdp2 over dp_shard */
     void (*plant)(Plan *bad);
-    const char *rule; /* one of the proofs that must report it */
+    const char *rule; /* a proof that must report the fault */
 } Bug;
 
 static const Bug bugs[] = {
@@ -249,7 +251,7 @@ static bool names_it(const Bug *bug)
     return refused && named;
 }
 
-static void each_planted_bug_is_named(void **state)
+static void each_planted_fault_is_reported(void **state)
 {
     (void)state;
     uint32_t n_missed = 0;
@@ -257,11 +259,12 @@ static void each_planted_bug_is_named(void **state)
     assert_int_equal(n_missed, 0);
 }
 
-/* ---- a reduction between the two backward exchanges ---- Ranks 00 01 / 10 11 of dp_shard x ep. If
- * both use one queue, 00 reduces first and waits for 10, which exchanges first and waits for 11.
- * That one reduces first and waits for 01, which exchanges first and waits for 00. Hooks that run
- * when a gradient arrives have shipped this deadlock. Here each kind of communication has its own
- * stream, and the same order on all ranks. */
+/* ---- a reduction between the two backward exchanges ---- The ranks of dp_shard x ep are 00 01 /
+ * 10 11. Suppose that both communications use one queue. Rank 00 reduces first and waits for 10,
+ * which exchanges first and waits for 11. That rank reduces first and waits for 01, which exchanges
+ * first and waits for 00. Published frameworks had this deadlock, in hooks that run when a gradient
+ * arrives. Here each kind of communication has another stream, and all ranks have the same
+ * order. */
 
 typedef struct Trap {
     Plan *plan; /* dp_shard 2 x ep 2 */
@@ -284,7 +287,7 @@ static Trap find_trap(void)
     return trap;
 }
 
-/* Moves the reduction behind the exchange. */
+/* Moves the reduction to the place after the exchange. */
 static void turn_round(Program *p, Pc reduce, Pc to)
 {
     const Instr moved = p->code.at[reduce];
@@ -296,8 +299,7 @@ static void turn_round(Program *p, Pc reduce, Pc to)
     }
 }
 
-/* Gives half of the ranks a program of their own: those on the black squares, if the mesh were a
- * chessboard. */
+/* Gives half of the ranks another program: the black squares, if the mesh were a chessboard. */
 static void give_every_second(Trap *trap, bool turned)
 {
     Plan *other = mutate_copy(trap->plan, arena);
@@ -309,7 +311,7 @@ static void give_every_second(Trap *trap, bool turned)
     trap->plan->program_of = program_of;
 }
 
-/* In a circle, a rank that has reached a communication waits for a rank of the same group. */
+/* Checks that each rank in the circle waits for a rank of its group. */
 static void waits_are_within_groups(const Plan *plan, const char *circle)
 {
     const Mesh *mesh = &plan->mesh;
@@ -326,7 +328,7 @@ static void waits_are_within_groups(const Plan *plan, const char *circle)
     assert_true(n > 1);
 }
 
-/* `tandem check` of the plan's text refuses it, and prints the circle. */
+/* Checks that `tandem check` of the plan's text refuses it and prints the circle. */
 static void a_user_sees_it(const Plan *plan, const char *circle)
 {
     Str text = str_in(arena);
@@ -337,7 +339,7 @@ static void a_user_sees_it(const Plan *plan, const char *circle)
         fail_msg("exit code %d\n%s%s\nnot: %s", r.exit_code, r.out, r.err, circle);
 }
 
-static void reduction_between_exchanges(void **state)
+static void a_reduction_between_exchanges_may_deadlock(void **state)
 {
     (void)state;
     for (uint32_t k = 0; k < 4; k++) {
@@ -351,7 +353,7 @@ static void reduction_between_exchanges(void **state)
         if (ends != !(one_stream && turned))
             fail_msg("one stream %d turned %d", one_stream, turned);
         if (ends) continue;
-        /* each stuck rank, and the rank for which it waits */
+        /* The report names each stuck rank and the rank for which it waits. */
         const char *circle = d.items.at[0].text;
         assert_string_equal(d.items.at[0].rule, "verify-deadlock");
         assert_non_null(strstr(circle, "ranks wait for each other in a circle: "));
@@ -365,10 +367,10 @@ static void reduction_between_exchanges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_planted_bug_is_named, test_arena_setup,
+        cmocka_unit_test_setup_teardown(each_planted_fault_is_reported, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(reduction_between_exchanges, test_arena_setup,
-                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_reduction_between_exchanges_may_deadlock,
+                                        test_arena_setup, test_arena_teardown),
     };
     return cmocka_run_group_tests_name("expert bugs", tests, NULL, NULL);
 }

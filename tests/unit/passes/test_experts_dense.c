@@ -1,5 +1,5 @@
-/* Experts compared with dense models. A mixture of one expert equals the plain MLP, in the loss and
- * in every gradient. A mixture of several equals plain MLPs, token by token. */
+/* Compares experts with dense models. A mixture of one expert equals the plain MLP, in the loss and
+ * in every gradient. A mixture of several experts equals plain MLPs, token by token. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,8 @@
 
 enum { DIM = 8, HIDDEN = 10, VOCAB = 12, SEED = 5 };
 
-/* An embedding, `mlp` between residuals, a head; evaluated forward and backward. */
+/* Evaluates a model with an embedding, `mlp` between residuals, and a head, forward and
+ * backward. */
 static Eval model_with(const char *mlp)
 {
     Graph *graph = arena_alloc(arena, sizeof *graph);
@@ -64,12 +65,12 @@ static double most_apart(const Value *a, const Value *b)
         apart = fmax(apart, fabs(value_get(a, i) - value_get(b, i)));
         most = fmax(most, fabs(value_get(b, i)));
     }
-    assert_true(most > 1e-6); /* without experts in use, nothing would be compared */
+    assert_true(most > 1e-6); /* otherwise no expert would be in use */
     return apart / most;
 }
 
-/* Weights of the same name start equal, so the two models only differ by the router. */
-static void one_expert_is_the_plain_mlp(void **state)
+/* Weights with equal names start equal, so the two models differ only by the router. */
+static void one_expert_equals_the_plain_mlp(void **state)
 {
     (void)state;
     Eval mixture = model_with("nn.moe { dim = 8, hidden = 10, experts = 1, top_k = 1,\n"
@@ -94,7 +95,7 @@ static void one_expert_is_the_plain_mlp(void **state)
     for (int64_t i = 0; i < DIM; i++) assert_true(fabs(value_get(router, i)) < 1e-15);
 }
 
-/* y += weight * w2(silu(w1 x) * w3 x) of one expert, for one token. */
+/* Adds weight * w2(silu(w1 x) * w3 x) of one expert to y, for one token. */
 static void add_expert(const Eval *e, int64_t expert, double weight, const double *x, double *y)
 {
     const Value *w1 = &e->value[tensor_named(e->graph, "mlp.w1.weight")],
@@ -112,7 +113,7 @@ static void add_expert(const Eval *e, int64_t expert, double weight, const doubl
     }
 }
 
-/* Sends each token of the mixture whose router reads `in` through its two most likely experts. */
+/* Computes a token's result by hand: sends x through its two most likely experts. */
 static void route_token(const Eval *e, int64_t n_experts, const double *x, double *y)
 {
     const Value *router = &e->value[tensor_named(e->graph, "mlp.router.weight")];
@@ -129,7 +130,7 @@ static void route_token(const Eval *e, int64_t n_experts, const double *x, doubl
     add_expert(e, second, 1 - weight, x, y);
 }
 
-static void several_are_plain_mlps_one_after_the_other(void **state)
+static void several_experts_equal_plain_mlps(void **state)
 {
     (void)state;
     Eval e = model_with("nn.moe { dim = 8, hidden = 10, experts = 5, top_k = 2,\n"
@@ -154,10 +155,10 @@ static void several_are_plain_mlps_one_after_the_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(one_expert_is_the_plain_mlp, test_arena_setup,
+        cmocka_unit_test_setup_teardown(one_expert_equals_the_plain_mlp, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(several_are_plain_mlps_one_after_the_other,
-                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(several_experts_equal_plain_mlps, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests_name("experts_dense", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The pass float8{}: the modules that it covers, those that it leaves out with a warning, and the
- * quantised forms that it shares and keeps. The bugs of 8-bit scaling are each planted in a good
- * plan, and a proof must report them. */
+/* The pass float8{}: the modules that it covers, the modules that it leaves out with a warning, and
+ * the quantised forms that it shares and keeps. Each known bug of 8-bit scaling is planted in a
+ * good plan, and a proof must report it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,8 +54,8 @@ static uint32_t count_scaled(const Plan *plan, Scaling scaling)
     return n;
 }
 
-/* The seven linears of a block: one quantised input serves q, k and v, and one serves w1 and w3. */
-static void tensorwise(void **state)
+/* A block has seven linears. One quantised input serves q, k and v, and one serves w1 and w3. */
+static void tensorwise_shares_quantised_inputs(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -75,11 +75,11 @@ static void tensorwise(void **state)
         n_wide += backward;
     }
     assert_int_equal(n_wide, 7);
-    /* a scaled-down plan does not report modules that are left out */
+    /* A scaled-down plan does not report modules that are left out. */
     assert_int_equal(d.items.n, 0);
 }
 
-static void rowwise(void **state)
+static void rowwise_scales_tokens_and_features(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -87,7 +87,8 @@ static void rowwise(void **state)
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
     assert_int_equal(count_scaled(plan, SCALING_rowwise), 7 * 3);
-    /* 4 inputs and 7 gradients have scales of tokens, and all of them also scales over tokens */
+    /* 4 inputs and 7 gradients have scales for tokens, and all of them also have scales over
+     * tokens. */
     assert_int_equal(count(plan, OP_quantise_of_tokens), 4 + 7);
     assert_int_equal(count(plan, OP_quantise_over_tokens), 7 + 4);
     for (NodeId id = 1; id < plan->graph.nodes.n; id++) {
@@ -97,7 +98,7 @@ static void rowwise(void **state)
     }
 }
 
-/* The first diagnostic of that rule contains `text`. */
+/* Checks that the first diagnostic of this rule contains `text`. */
 static void says(const Diag *d, const char *rule, const char *text)
 {
     for (uint32_t i = 0; i < d->items.n; i++) {
@@ -118,9 +119,9 @@ static Tiny sized(void)
     return t;
 }
 
-/* Local sizes must be multiples of 16. 64 hidden features over 4 ranks give 16, over 8 ranks they
- * give 8. */
-static void local_sizes(void **state)
+/* The sizes on a rank must be multiples of 16. Over 4 ranks, 64 hidden features are 16 a rank; over
+ * 8 ranks they are 8. */
+static void local_sizes_must_be_multiples_of_16(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -131,7 +132,7 @@ static void local_sizes(void **state)
     t.groups = t.tp = 8;
     assert_null(tiny_plan(&t, false, arena, &d));
     says(&d, "float8-divides", "feed_forward.w1.weight is 32 x 8 on each rank (tp = 8)");
-    assert_int_equal(d.n_errors, 2); /* w1 and w3 have equal shapes; w2 is transposed */
+    assert_int_equal(d.n_errors, 2); /* w1 and w3 have equal shapes, and w2 is their transpose */
     Diag again = diag_in(arena);
     t.float8.skip_indivisible = true;
     const Plan *plan = tiny_plan(&t, false, arena, &again);
@@ -147,7 +148,7 @@ static Pattern pattern(const char *path)
     return (Pattern){.path = path, .loc = {"tiny.lua", 1}};
 }
 
-static void skip_and_only(void **state)
+static void skip_and_only_select_modules(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -164,8 +165,8 @@ static void skip_and_only(void **state)
     says(&d, "float8-matched-nothing", "excludes all 8 linears of the model");
 }
 
-/* Inputs are kept for the backward pass in one byte each. Quantised weights are not kept. */
-static void what_is_saved(void **state)
+/* The backward pass keeps inputs in one byte each. It does not keep quantised weights. */
+static void only_inputs_are_kept_in_8_bits(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -205,9 +206,9 @@ static Tiny in_blocks(void)
     return t;
 }
 
-/* Every operand has blocks of 32 along the index that its product sums, with scales of one byte.
- * Nothing about scales is reduced. */
-static void blocks(void **state)
+/* Every operand has blocks of 32 along the index over which its product sums. A block has a scale
+ * of one byte. No scale needs a reduction over ranks. */
+static void operands_have_blocks_along_the_summed_index(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -217,8 +218,8 @@ static void blocks(void **state)
     assert_true(verify_plan(plan, VERIFY_all, false, &d));
     const Graph *g = &plan->graph;
     assert_int_equal(count_scaled(plan, SCALING_blocks), 7 * 3);
-    /* 4 inputs and 7 gradients along features, the same along tokens, and weights along both
-     * indices */
+    /* 4 inputs and 7 gradients are quantised along features and along tokens, and weights along
+     * both indices. */
     assert_int_equal(count(plan, OP_quantise_blocks_tokens), 4 + 7);
     assert_int_equal(count(plan, OP_quantise_blocks_first), 6);
     assert_int_equal(count(plan, OP_quantise_blocks_inner), 1); /* wo: [heads, features, dim] */
@@ -242,11 +243,11 @@ static void blocks(void **state)
     t.use_float8 = false;
     const Plan *plain = tiny_plan(&t, false, arena, &d);
     assert_non_null(plain);
-    assert_int_equal(count_maxima(plan), count_maxima(plain)); /* only those of the loss */
+    assert_int_equal(count_maxima(plan), count_maxima(plain)); /* only the maxima of the loss */
 }
 
-/* Sizes that would cut a block are refused; so are sequences in chunks. */
-static void blocks_stay_whole(void **state)
+/* Sizes that would cut a block are refused, and so are sequences in chunks. */
+static void sizes_that_cut_a_block_are_refused(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -297,10 +298,10 @@ static void rejected(Case *c, const char *rule, const char *text)
 }
 
 /* TransformerEngine#600: each rank scales with the largest magnitude of its own part. */
-static void maximum_not_reduced(void **state)
+static void a_maximum_of_one_rank_is_rejected(void **state)
 {
     (void)state;
-    /* the op that quantises reads the maximum before it is reduced over the ranks */
+    /* The op that quantises reads the maximum before the reduction over ranks. */
     for (int recipe = 0; recipe < FLOAT8_mxfp8; recipe++) {
         Case c = split((Float8Recipe)recipe);
         for (Pc pc = 1; pc < c.p->code.n; pc++) {
@@ -331,9 +332,9 @@ static Tiny gathering(void)
     return t;
 }
 
-/* Covered weights in a unit of their own, one byte a value on the wire; one reduction of all maxima
- * in a step. */
-static void gathers_bytes(void **state)
+/* Covered weights are in a separate unit and are gathered as one byte a value. One reduction finds
+ * all maxima of a step. */
+static void covered_weights_are_gathered_in_bytes(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -352,13 +353,13 @@ static void gathers_bytes(void **state)
             assert_int_equal(first->dtype, DT_e4m3);
             n_gathers++;
         }
-        /* no op quantises a weight after it was gathered */
+        /* No op quantises a weight after its gather. */
         if (in->op == OP_amax || in->op == OP_quantise)
             assert_int_equal(graph_weight(&plan->graph, first->tensor), 0);
     }
     assert_int_equal(n_tables, 1);
     assert_int_equal(n_amax, 7);
-    /* two micro-batches gather in the forward and in the backward pass */
+    /* Two micro-batches each gather in the forward and in the backward pass. */
     assert_int_equal(n_gathers, 2 * 2);
     assert_true(verify_plan(plan, VERIFY_all, false, &d));
 }
@@ -381,9 +382,10 @@ static Pc next(const Case *c, OpKind op, Pc after)
     return pc;
 }
 
-/* Each scale is wrong: it comes from the rank's own part, from another weight, or from two weights.
+/* Each planted scale is wrong: it comes from the rank's own part, from another weight, or from two
+ * weights.
  */
-static void gathered_wrongly(void **state)
+static void wrong_scales_of_gathered_weights_are_rejected(void **state)
 {
     (void)state;
     Case c = gathered();
@@ -403,7 +405,7 @@ static void gathered_wrongly(void **state)
     rejected(&c, "verify-layout", "must belong to one parameter");
 }
 
-static void gathers_nothing(void **state)
+static void gathering_bytes_without_effect_is_reported(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -438,8 +440,8 @@ static Case square_rowwise(void)
     return c;
 }
 
-/* Node `id` scales a square matrix by the maxima of its rows or of its columns. The function swaps
- * rows and columns. It returns false if there is no such node. */
+/* Node `id` scales a square matrix by the maxima of its rows or of its columns. Swaps rows and
+ * columns. Returns false if the node is no such node. */
 static bool maxima_along_the_other_index(Case *c, NodeId id)
 {
     Graph *g = &c->plan->graph;
@@ -456,8 +458,8 @@ static bool maxima_along_the_other_index(Case *c, NodeId id)
     return true;
 }
 
-/* Each dtype of fsdp2.mp alone contradicts float8{}. */
-static void every_policy_is_refused(void **state)
+/* Any single dtype of fsdp2.mp contradicts float8{}. */
+static void every_mixed_precision_policy_is_refused(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -472,14 +474,14 @@ static void every_policy_is_refused(void **state)
     }
 }
 
-/* The graph itself may be wrong, and the program would follow it. */
-static void scales_that_do_not_fit(void **state)
+/* The graph itself may be wrong, and the program follows it. */
+static void scales_of_other_operands_are_rejected(void **state)
 {
     (void)state;
     Case c = split(FLOAT8_tensorwise);
     first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise_along)->in[3];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
-    /* the maxima of rows scale the columns of a square tensor */
+    /* The maxima of rows scale the columns of a square tensor. */
     c = square_rowwise();
     NodeId id = 1;
     while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
@@ -491,7 +493,7 @@ static void scales_that_do_not_fit(void **state)
     rejected(&c, "verify-scale", "divides by the scale of another operand");
     c = split(FLOAT8_tensorwise);
     n = first(&c, OP_linear_tensorwise_d0);
-    /* the scale is of two e4m3 operands, but the gradient is e5m2 */
+    /* The scale is that of two e4m3 operands, but the gradient is e5m2. */
     Attrs attrs = {.scale = 1.0 / 448 / 448};
     n->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
     rejected(&c, "verify-scale", "does not undo the scales of its operands");
@@ -513,10 +515,10 @@ static Case in_blocks_case(void)
     return c;
 }
 
-static void scales_of_other_blocks(void **state)
+static void scales_of_other_blocks_are_rejected(void **state)
 {
     (void)state;
-    Case c = in_blocks_case(); /* w1 and w3 have the same shape, and so have their scales */
+    Case c = in_blocks_case(); /* w1 and w3 have equal shapes, and so have their scales */
     Node *n = first(&c, OP_linear_blocks), *other = n + 1;
     while (other->op != OP_linear_blocks || other->in[0] != n->in[0] || other->in[1] == n->in[1])
         other++;
@@ -534,14 +536,14 @@ static void scales_of_other_blocks(void **state)
     attrs = (Attrs){.group = 16};
     first(&c, OP_linear_blocks)->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
     assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
-    /* a square weight gets blocks along its other index */
+    /* A square weight gets blocks along the wrong index. */
     c = in_blocks_case();
     n = first(&c, OP_quantise_blocks_first);
     n->op = OP_quantise_blocks_last;
     assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
 }
 
-static void order(void **state)
+static void float8_comes_before_fsdp2(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -551,7 +553,7 @@ static void order(void **state)
     Graph graph;
     LowerOptions options = lower_options_default();
     tiny_build(&t, arena, &config, &graph);
-    /* float8{} may come before tp{}, because weights are cut all the same */
+    /* float8{} may come before tp{}, because the weights are split all the same. */
     PassConfig swap = config.passes[0];
     config.passes[0] = config.passes[1], config.passes[1] = swap;
     assert_non_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
@@ -567,21 +569,21 @@ static void order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(tensorwise),
-        TEST(rowwise),
-        TEST(local_sizes),
-        TEST(skip_and_only),
-        TEST(what_is_saved),
-        TEST(maximum_not_reduced),
-        TEST(order),
-        TEST(every_policy_is_refused),
-        TEST(scales_that_do_not_fit),
-        TEST(gathers_bytes),
-        TEST(gathered_wrongly),
-        TEST(gathers_nothing),
-        TEST(blocks),
-        TEST(blocks_stay_whole),
-        TEST(scales_of_other_blocks),
+        TEST(tensorwise_shares_quantised_inputs),
+        TEST(rowwise_scales_tokens_and_features),
+        TEST(local_sizes_must_be_multiples_of_16),
+        TEST(skip_and_only_select_modules),
+        TEST(only_inputs_are_kept_in_8_bits),
+        TEST(a_maximum_of_one_rank_is_rejected),
+        TEST(float8_comes_before_fsdp2),
+        TEST(every_mixed_precision_policy_is_refused),
+        TEST(scales_of_other_operands_are_rejected),
+        TEST(covered_weights_are_gathered_in_bytes),
+        TEST(wrong_scales_of_gathered_weights_are_rejected),
+        TEST(gathering_bytes_without_effect_is_reported),
+        TEST(operands_have_blocks_along_the_summed_index),
+        TEST(sizes_that_cut_a_block_are_refused),
+        TEST(scales_of_other_blocks_are_rejected),
     };
     return cmocka_run_group_tests_name("float8", tests, NULL, NULL);
 }

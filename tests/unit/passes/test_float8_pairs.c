@@ -1,5 +1,5 @@
-/* The recipe nvfp4 of float8{}: the ops that it adds to the graph, and planted bugs that the proofs
- * must report. */
+/* The recipe nvfp4 of float8{}: the ops that it adds to the graph, and planted faults that the
+ * proofs must report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static uint32_t count(const Plan *plan, OpKind op)
     return n;
 }
 
-/* Returns the sums of maxima over ranks, of the loss and of scales. */
+/* Returns the number of reductions of a maximum over ranks, for the loss and for scales. */
 static uint32_t count_maxima(const Plan *plan)
 {
     const Program *p = &plan->programs.at[0];
@@ -60,9 +60,9 @@ static uint32_t count_maxima(const Plan *plan)
     return n;
 }
 
-/* Operands are 4-bit numbers in blocks of 16. Weights have squares. A tensor's largest magnitude is
- * found once, and reduced over all ranks that hold a part. */
-static void pairs(void **state)
+/* Operands are 4-bit numbers in blocks of 16. Weights have square blocks. A tensor's largest
+ * magnitude is found once, and reduced over all ranks that have a part of the tensor. */
+static void operands_are_4_bit_numbers_in_blocks(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -77,7 +77,7 @@ static void pairs(void **state)
     assert_int_equal(count(plan, OP_quantise_squares_last), 6);
     assert_int_equal(count(plan, OP_quantise_squares_inner), 1); /* wo: [heads, features, dim] */
     assert_int_equal(count(plan, OP_quantise_squares_outer), 1);
-    assert_int_equal(count(plan, OP_amax), 4 + 7 + 7); /* inputs, weights, gradients */
+    assert_int_equal(count(plan, OP_amax), 4 + 7 + 7); /* inputs, weights and gradients */
     uint32_t n = 0;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *at = &g->nodes.at[id];
@@ -141,10 +141,10 @@ static void set_attrs(Case *c, Node *n, double scale, int64_t group)
     n->attrs = graph_attrs(&c->plan->graph, arena, &attrs);
 }
 
-static void scales_that_do_not_fit(void **state)
+static void scales_of_other_operands_are_rejected(void **state)
 {
     (void)state;
-    Case c = planted(); /* scales come from a rank's own maximum, or from another tensor's */
+    Case c = planted(); /* the scales come from the largest magnitude of another tensor */
     Node *n = first(&c, OP_quantise_pairs_last), *other = first(&c, OP_quantise_squares_first);
     n->in[1] = other->in[1];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
@@ -163,7 +163,8 @@ static void scales_that_do_not_fit(void **state)
     n = first(&c, OP_quantise_pairs_last);
     c.plan->graph.tensors.at[n->out[1]].dtype = DT_e8m0;
     rejected(&c, "verify-scale", "must have scales of dtype e4m3");
-    /* a weight has scales for rows instead of squares, so its two products would read other numbers
+    /* A weight has scales for rows instead of squares, so its two products would read different
+     * numbers.
      */
     c = planted();
     first(&c, OP_quantise_squares_first)->op = OP_quantise_pairs_first;
@@ -171,7 +172,7 @@ static void scales_that_do_not_fit(void **state)
 }
 
 /* Each rank scales with the largest magnitude of its own part. */
-static void maximum_not_reduced(void **state)
+static void a_maximum_of_one_rank_is_rejected(void **state)
 {
     (void)state;
     Case c = planted();
@@ -192,8 +193,8 @@ static void maximum_not_reduced(void **state)
     rejected(&c, "verify-layout", "the maximum of only one rank's part");
 }
 
-/* Sizes that would cut a block are refused; so are sequences in chunks. */
-static void blocks_stay_whole(void **state)
+/* Sizes that would cut a block are refused, and so are sequences in chunks. */
+static void sizes_that_cut_a_block_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -218,7 +219,8 @@ static void blocks_stay_whole(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(pairs), TEST(scales_that_do_not_fit),
-                                       TEST(maximum_not_reduced), TEST(blocks_stay_whole)};
+    const struct CMUnitTest tests[] = {
+        TEST(operands_are_4_bit_numbers_in_blocks), TEST(scales_of_other_operands_are_rejected),
+        TEST(a_maximum_of_one_rank_is_rejected), TEST(sizes_that_cut_a_block_are_refused)};
     return cmocka_run_group_tests_name("float8 pairs", tests, NULL, NULL);
 }

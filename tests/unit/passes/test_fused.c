@@ -1,6 +1,6 @@
-/* Fused projections: several segments in one weight, each cut by itself. Segments of different
- * sizes are stored by groups. Initial weights, the state, and the ops that take a segment must
- * agree on this order. The test plants each mistake that the proofs must report. */
+/* Fused projections: one weight has several segments, each split separately. Segments of different
+ * sizes are stored by groups of heads. Initial weights, the state of ranks, and the ops that take a
+ * segment must agree on this order. Each mistake that the proofs must report is planted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static Tensor *tensor(Plan *plan, const char *name)
     return NULL;
 }
 
-/* Two KV heads of two query heads each, and two MLPs of 16 and 32 features. */
+/* Two KV heads have two query heads each, and the MLP has segments of 16 and 32 features. */
 static Tiny fused(uint32_t tp)
 {
     Tiny t = tiny_default();
@@ -100,8 +100,8 @@ static void projections_are_cut_between_groups(void **state)
     }
 }
 
-/* Computes by hand where element (row, group, feature, e) of wqkv would be if q, k and v lay side
- * by side. */
+/* Returns the place of element (row, group, feature, e) of wqkv if q, k and v were stored one after
+ * the other. */
 static uint64_t by_hand(const Tiny *t, int64_t row, int64_t group, int64_t feature, int64_t e)
 {
     int64_t heads = t->groups * t->repeat, r = t->repeat;
@@ -136,7 +136,7 @@ static void check_run(void *self, const FlatRun *run)
     }
 }
 
-/* On every mesh, each weight has the initial value of the weight at its place in the original
+/* On every mesh, a weight gets the initial value that belongs to its place in the original
  * order. */
 static void first_weights_are_those_of_the_original_order(void **state)
 {
@@ -161,7 +161,7 @@ static void first_weights_are_those_of_the_original_order(void **state)
             }
         }
         uint64_t all = (uint64_t)(t.dim * t.groups * (t.repeat + 2) * t.head_dim);
-        assert_int_equal(seen.n, tp == 4 ? 2 * all : all); /* 2 ranks hold the same KV head */
+        assert_int_equal(seen.n, tp == 4 ? 2 * all : all); /* two ranks have the same KV head */
         arena_free(arena);
     }
 }
@@ -237,7 +237,7 @@ static TensorId named(const Model *m, const char *name)
 }
 
 /* Puts the weights parts[0], parts[1], ... of `whole` side by side, in the order of `fused`. A
- * weight has a row for each input, a bias has one row. */
+ * weight has a row for each input, and a bias has one row. */
 static void fuse(Model *fused, const Model *whole, Arena *arena, const char *module,
                  const char *own, const char *const *parts, uint32_t n_parts, const char *kind,
                  int64_t rows)
@@ -259,8 +259,8 @@ static void fuse(Model *fused, const Model *whole, Arena *arena, const char *mod
         value_set(to, i, side[graph_original(&fused->graph, id, (uint64_t)i)]);
 }
 
-/* One fused weight with the same numbers gives the same function, except for rounding of sums in
- * another order. */
+/* A fused weight with the same numbers gives the same function, except for rounding, because sums
+ * have another order. */
 static void fused_and_separate_are_the_same_function(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static void fused_and_separate_are_the_same_function(void **state)
     }
 }
 
-/* Two of four ranks hold the same KV head, so each rank takes its query head out of a group that
+/* Two of four ranks have the same KV head. So each rank takes its query heads out of a group that
  * two ranks share. */
 static void shared_groups_leave_each_rank_its_query_heads(void **state)
 {
@@ -320,7 +320,7 @@ static void shared_groups_leave_each_rank_its_query_heads(void **state)
     arena_free(c.arena);
 }
 
-/* The gradients of q, k and v are summed over the ranks that hold the same group, once a layer. */
+/* The gradients of q, k and v are summed over the ranks with the same group, once a layer. */
 static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 {
     (void)state;
@@ -346,7 +346,7 @@ static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 
 /* ---- faults that the proofs report ---- */
 
-/* The node and the instructions that do its work take other features than they should. */
+/* Makes the node, and the instructions that do its work, take other features than they should. */
 static void take_other(Case *c, OpKind op, int64_t first)
 {
     Graph *g = &c->plan->graph;
@@ -363,7 +363,7 @@ static void take_other(Case *c, OpKind op, int64_t first)
             c->p->code.at[pc].attrs = id;
 }
 
-static void another_segment_is_named(void **state)
+static void taking_another_segment_is_reported(void **state)
 {
     (void)state;
     Tiny t = fused(2);
@@ -380,9 +380,9 @@ static void another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* The group has one query head and the key, already in the graph. All ranks agree, and all are
+/* The graph itself takes one query head and the key from the group. All ranks agree, and all are
  * wrong. */
-static void half_of_another_segment_is_named(void **state)
+static void taking_half_of_another_segment_is_reported(void **state)
 {
     (void)state;
     Tiny t = fused(2);
@@ -397,8 +397,8 @@ static void half_of_another_segment_is_named(void **state)
     arena_free(c.arena);
 }
 
-/* If the weight of a checkpoint is cut as one matrix, one rank has q and half of k. */
-static void features_in_their_own_order_are_named(void **state)
+/* If a weight is split as one matrix, one rank has q and half of k. */
+static void features_in_plain_order_are_reported(void **state)
 {
     (void)state;
     static const char *const names[] = {"layers.0.attention.wqkv.weight",
@@ -414,7 +414,7 @@ static void features_in_their_own_order_are_named(void **state)
     }
 }
 
-static void an_order_that_is_none_is_named(void **state)
+static void an_impossible_order_is_reported(void **state)
 {
     (void)state;
     Tiny t = fused(2);
@@ -436,7 +436,7 @@ static void an_order_that_is_none_is_named(void **state)
 }
 
 /* A buffer must not be cut within groups, or within equal segments, as a single matrix may be. */
-static void segments_are_never_dealt_out(void **state)
+static void segments_are_never_split_inside(void **state)
 {
     (void)state;
     static const OpKind whole[] = {OP_segment,   OP_segment_grad,  OP_part,
@@ -471,8 +471,9 @@ static void segments_are_never_dealt_out(void **state)
 
 /* ---- deals ---- */
 
-/* The lengths of intervals may add up although index 1 occurs twice and index 2 never. */
-static void an_index_that_is_dealt_twice_hides_none(void **state)
+/* The lengths of intervals may add up to the size although index 1 occurs twice and index 2
+ * never. */
+static void a_deal_with_an_index_twice_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -495,9 +496,9 @@ static void an_index_that_is_dealt_twice_hides_none(void **state)
     }
 }
 
-/* The batch is cut over two ranks, with the first and the last sequence on one rank. An op that
+/* The batch is split over two ranks; one of them has the first and the last sequence. An op that
  * asks where its part begins learns only about the first sequence. */
-static void ops_that_go_by_places_take_one_interval(void **state)
+static void ops_that_depend_on_places_need_one_interval(void **state)
 {
     (void)state;
     static const Interval zigzag[] = {{0, 1}, {3, 4}, {1, 2}, {2, 3}};
@@ -533,12 +534,12 @@ int main(void)
         cmocka_unit_test(fused_and_separate_are_the_same_function),
         cmocka_unit_test(shared_groups_leave_each_rank_its_query_heads),
         cmocka_unit_test(the_sum_over_shared_groups_cannot_be_left_out),
-        cmocka_unit_test(another_segment_is_named),
-        cmocka_unit_test(half_of_another_segment_is_named),
-        cmocka_unit_test(features_in_their_own_order_are_named),
-        cmocka_unit_test(an_order_that_is_none_is_named),
-        cmocka_unit_test(segments_are_never_dealt_out),
-        cmocka_unit_test(an_index_that_is_dealt_twice_hides_none),
-        cmocka_unit_test(ops_that_go_by_places_take_one_interval)};
+        cmocka_unit_test(taking_another_segment_is_reported),
+        cmocka_unit_test(taking_half_of_another_segment_is_reported),
+        cmocka_unit_test(features_in_plain_order_are_reported),
+        cmocka_unit_test(an_impossible_order_is_reported),
+        cmocka_unit_test(segments_are_never_split_inside),
+        cmocka_unit_test(a_deal_with_an_index_twice_is_reported),
+        cmocka_unit_test(ops_that_depend_on_places_need_one_interval)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

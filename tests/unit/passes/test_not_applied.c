@@ -1,5 +1,5 @@
-/* A plan may request something that has no effect in it, such as an option that the rest of the
- * plan never uses. This is reported. In a plan that uses the option, nothing is reported. */
+/* A plan may request an option that has no effect, because the rest of the plan never uses it. Such
+ * an option is reported. In a plan that uses the option, nothing is reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 typedef struct Case {
     const char *said; /* the report; NULL: there is none */
     PassConfig pass;
-    AxisName axis; /* the axis that has two ranks; AXIS_cp: no axis has */
+    AxisName axis; /* the axis with two ranks; AXIS_pp: none has two */
 } Case;
 
 #define FSDP2(...)                                                                                 \
@@ -73,7 +73,7 @@ static const Case cases[] = {
     {NULL, {.name = PASS_ac, .ac = AC_full, .ac_every = 2}, AXIS_cp},
 };
 
-static void options_that_nothing_reads(void **state)
+static void options_without_effect_are_reported(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -109,8 +109,8 @@ static void options_that_nothing_reads(void **state)
     }
 }
 
-/* Experts over the ranks of tp: ep{} has an effect, although its own axis has one rank. */
-static void experts_of_lent_ranks(void **state)
+/* If experts lie on ranks of tp, ep{} has an effect, although its own axis has one rank. */
+static void ep_over_ranks_of_tp_has_an_effect(void **state)
 {
     (void)state;
     for (uint32_t lent = 2; lent <= 4; lent += 2) {
@@ -127,7 +127,7 @@ static void experts_of_lent_ranks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(options_that_nothing_reads),
-                                       cmocka_unit_test(experts_of_lent_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(options_without_effect_are_reported),
+                                       cmocka_unit_test(ep_over_ranks_of_tp_has_an_effect)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

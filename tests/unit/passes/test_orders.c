@@ -1,7 +1,7 @@
-/* The order in which each system applies its parallelisms is accepted. If two passes must have one
- * order, the reverse is refused, and the hint has the right list. For every plan: passes without
- * effect are refused, and all violations are reported at once. The ranks that read one batch are
- * exactly those along the other axes. Parameters have the same names on every mesh. */
+/* Tests the order of passes. The order in which each system applies its parallelisms is accepted.
+ * If two passes must have one order, the reverse is refused, and the hint lists the right order. A
+ * pass without effect is refused, and all violations are reported at once. Ranks that differ in no
+ * data axis read the same batch. Parameters have the same names on every mesh. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +100,7 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
     static const struct {
         const char *mesh, *parallel, *rule;
         uint32_t n;        /* number of broken edges */
-        const char *right; /* the list in the hint */
+        const char *right; /* the right order, as the hint lists it */
     } cases[] = {
         {"dp_shard = 2, tp = 2", "fsdp2 {}, tp {}", "pass-order", 1, "{ tp{...}, fsdp2{...} }"},
         {"dp_shard = 2, tp = 2", "zero 'optim', tp {}", "pass-order", 1, "{ tp{...}, zero{...} }"},
@@ -138,7 +138,7 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
     }
 }
 
-/* A model of two linears without block or attention. Passes find nothing to do in it. */
+/* A model of two linears, without blocks or attention. Many passes find nothing to do in it. */
 static const char bare[] =
     "local nn = require 'tandem.nn'\n"
     "local model = nn.module { e = nn.embedding(12, 8), a = nn.linear(8, 8), h = nn.linear(8, "
@@ -181,8 +181,8 @@ static void a_pass_that_would_do_nothing_is_refused(void **state)
     }
 }
 
-/* One run reports every violation of a layer, each with its own id. */
-static void all_violations_are_told_at_once(void **state)
+/* One run reports every violation of a layer, each with its rule. */
+static void all_violations_are_reported_at_once(void **state)
 {
     (void)state;
     static const struct {
@@ -225,7 +225,8 @@ static const char *const meshes[][2] = {
     {"tp = 2", "tp {}"},
 };
 
-/* Tensor and pipeline peers see the same samples; data peers never do. */
+/* Ranks that differ only in tp or pp read the same samples. Ranks that differ in a data axis never
+ * do. */
 static void ranks_of_one_batch_are_those_along_the_other_axes(void **state)
 {
     (void)state;
@@ -256,8 +257,8 @@ static void ranks_of_one_batch_are_those_along_the_other_axes(void **state)
     }
 }
 
-/* The name of a parameter in a checkpoint does not depend on the rank that holds it, and no two
- * names are equal. */
+/* A parameter's name in a checkpoint does not depend on the rank that has it, and no two names are
+ * equal. */
 static void parameters_have_the_same_names_on_every_mesh(void **state)
 {
     (void)state;
@@ -298,20 +299,20 @@ static uint32_t count_instr(const Plan *plan, OpKind op, Phase phase, AxisName a
     return n;
 }
 
-/* Sums that people forget. The gradient of a column linear's input is a partial sum on every rank.
- * The gradient of a norm's weight is also a partial sum, if the sequence is split. Both sums follow
- * from the layouts. */
-static void sums_that_are_forgotten_are_there(void **state)
+/* Tests sums that implementers forget. The gradient of a column linear's input is a partial sum on
+ * every rank. If the sequence is split, the gradient of a norm's weight is a partial sum, too. Both
+ * sums follow from the layouts. */
+static void sums_that_implementers_forget_are_in_the_plan(void **state)
 {
     (void)state;
     enum { LAYERS = 4, DIM = 64, MICRO_BATCHES = 8 };
     Result r = plan_in_order("tp = 2", "tp { share_gathers = false }");
     assert_non_null(r.plan);
-    /* each layer sums one gradient for each of q, k, v, gate and up, and the head sums one */
+    /* Each layer sums one gradient for each of q, k, v, gate and up. The head sums one more. */
     assert_int_equal(count_instr(r.plan, OP_all_reduce, PHASE_backward, AXIS_tp),
                      MICRO_BATCHES * (5 * LAYERS + 1));
-    /* each layer sums the outputs of o and down; then come the embedding, and three scalars of the
-     * loss for each token */
+    /* Each layer sums the outputs of o and down. The embedding is summed, too, and three scalars of
+     * the loss for each token. */
     assert_int_equal(count_instr(r.plan, OP_all_reduce, PHASE_forward, AXIS_tp),
                      MICRO_BATCHES * (2 * LAYERS + 1 + 3));
     arena_free(r.arena);
@@ -340,10 +341,10 @@ int main(void)
         cmocka_unit_test(the_order_of_each_system_is_legal),
         cmocka_unit_test(each_hard_edge_is_refused_with_the_right_list),
         cmocka_unit_test(a_pass_that_would_do_nothing_is_refused),
-        cmocka_unit_test(all_violations_are_told_at_once),
+        cmocka_unit_test(all_violations_are_reported_at_once),
         cmocka_unit_test(ranks_of_one_batch_are_those_along_the_other_axes),
         cmocka_unit_test(parameters_have_the_same_names_on_every_mesh),
-        cmocka_unit_test(sums_that_are_forgotten_are_there),
+        cmocka_unit_test(sums_that_implementers_forget_are_in_the_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

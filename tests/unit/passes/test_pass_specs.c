@@ -81,8 +81,8 @@ static void check_edges(PassName own, const PassEdge *edges, bool own_first)
     }
 }
 
-/* The right order passes; the other is refused with the edge's own words. No edge may be stated
- * twice, in both directions. */
+/* The right order of two passes is accepted. The other order is refused with the edge's own words.
+ * No edge may be stated twice, in both directions. */
 static void every_edge_has_a_reason(void **state)
 {
     (void)state;
@@ -114,8 +114,8 @@ static void every_pass_is_printed_and_shrunk(void **state)
     }
 }
 
-/* The configuration has exactly the defaults of the table. */
-static void defaults_are_the_tables(void **state)
+/* A plan's configuration has exactly the defaults of the table. */
+static void a_plan_has_the_defaults_of_the_table(void **state)
 {
     (void)state;
     static const char code[] =
@@ -143,7 +143,7 @@ int main(void)
         cmocka_unit_test(every_option_is_complete),
         cmocka_unit_test(every_edge_has_a_reason),
         cmocka_unit_test(every_pass_is_printed_and_shrunk),
-        cmocka_unit_test(defaults_are_the_tables),
+        cmocka_unit_test(a_plan_has_the_defaults_of_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,11 +11,11 @@
 #include "planner/front/pass_spec.h"
 #include "tests/support/compiled.h"
 
-/* Sequence parallel: 6 all_gathers and 4 reduce_scatters for each layer (4 and 4 if the gathered
- * input is kept). Around them are the embedding (reduce_scatter; backward all_gather) and the head
- * (all_gather, again in backward unless kept; backward reduce_scatter). Each one moves micro x seq
- * x dim. */
-static void sequence_parallel_counts(void **state)
+/* With sequence parallelism, a layer has 6 all_gathers and 4 reduce_scatters (4 and 4 if the
+ * gathered input is kept). The embedding has a reduce_scatter, and an all_gather in the backward
+ * pass. The head has an all_gather, again in the backward pass unless it is kept, and a
+ * reduce_scatter in the backward pass. Each one moves micro x seq x dim. */
+static void sequence_parallelism_has_megatrons_collectives(void **state)
 {
     (void)state;
     for (uint32_t tp = 2; tp <= 4; tp += 2)
@@ -33,13 +33,13 @@ static void sequence_parallel_counts(void **state)
                 assert_int_equal(s.n, 3 * scatters);
                 assert_int_equal(g.bytes, 3 * gathers * bytes);
                 assert_int_equal(s.bytes, 3 * scatters * bytes);
-                /* each micro-batch reduces the loss (max, pick, sum-exp); the partial gradients of
-                 * norm weights are summed once */
+                /* Each micro-batch reduces three numbers of the loss: maximum, picked logit and sum
+                 * of exponentials. The partial gradients of norm weights are summed once. */
                 assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_tp).n, 3 * 3 + 1);
             }
 }
 
-static void plain_tensor_parallel_counts(void **state)
+static void plain_tensor_parallelism_has_megatrons_collectives(void **state)
 {
     (void)state;
     for (uint32_t L = 1; L <= 3; L++) {
@@ -49,15 +49,16 @@ static void plain_tensor_parallel_counts(void **state)
         const Plan *plan = compile(&t);
         assert_int_equal(comm_count(plan, OP_all_gather, AXIS_tp).n, 0);
         assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_tp).n, 0);
-        /* each layer sums the outputs of o and down, and the gradients of the inputs of qkv and
-         * gate-up; then come the embedding forward, the head backward, and three of the loss */
+        /* Each layer sums the outputs of o and down, and the gradients of the inputs of qkv and
+         * gate-up. The embedding is summed forward and the head backward. The loss has three
+         * sums. */
         assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_tp).n, 4 * L + 2 + 3);
     }
 }
 
 /* Full recomputation repeats both gathers and the scatter of o, but not the scatter of down. The
- * gradients of weights use the repeated gathers. */
-static void full_recompute_counts(void **state)
+ * gradients of weights read the outputs of the repeated gathers. */
+static void full_recomputation_repeats_its_collectives(void **state)
 {
     (void)state;
     for (uint32_t L = 1; L <= 3; L++) {
@@ -69,9 +70,9 @@ static void full_recompute_counts(void **state)
     }
 }
 
-/* KempnerForge's DTensor plan gathers separately for q, k, v, gate and up: 7 and 7 for each
- * layer. */
-static void unshared_gathers(void **state)
+/* KempnerForge's DTensor plan gathers separately for q, k, v, gate and up: 7 gathers and 7 scatters
+ * a layer. */
+static void unshared_gathers_are_made_for_each_linear(void **state)
 {
     (void)state;
     for (uint32_t L = 1; L <= 2; L++) {
@@ -105,7 +106,7 @@ static void with_cp(Config *c)
     c->axis_size[AXIS_cp] = 2;
 }
 
-static void refusals(void **state)
+static void orders_and_sizes_that_do_not_work_are_refused(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -116,7 +117,7 @@ static void refusals(void **state)
     assert_non_null(strstr(d->hint, "tp{...}, fsdp2{...}"));
     assert_string_equal(compile_refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(compile_refused(&t, no_passes)->rule, "axis-unused");
-    /* one for tp, and one for dp_shard */
+    /* The errors are about tp and about dp_shard. */
     assert_int_equal(compile_diag()->n_errors, 2);
     assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unused");
     t = tiny_default();
@@ -140,7 +141,7 @@ static void print_options(const PassConfig *pass, Str *out)
     str_print(out, "pass(%g MiB)", pass->ddp.bucket_mib);
 }
 
-/* A pass without options needs no function that prints them. */
+/* A pass without options needs no function that prints options. */
 static void a_pass_is_printed_by_name(void **state)
 {
     (void)state;
@@ -157,11 +158,11 @@ static void a_pass_is_printed_by_name(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, compile_setup, compile_teardown)
-    const struct CMUnitTest tests[] = {TEST(sequence_parallel_counts),
-                                       TEST(plain_tensor_parallel_counts),
-                                       TEST(full_recompute_counts),
-                                       TEST(unshared_gathers),
-                                       TEST(refusals),
+    const struct CMUnitTest tests[] = {TEST(sequence_parallelism_has_megatrons_collectives),
+                                       TEST(plain_tensor_parallelism_has_megatrons_collectives),
+                                       TEST(full_recomputation_repeats_its_collectives),
+                                       TEST(unshared_gathers_are_made_for_each_linear),
+                                       TEST(orders_and_sizes_that_do_not_work_are_refused),
                                        cmocka_unit_test(a_pass_is_printed_by_name)};
     return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Buffers, and memory traffic other than collectives: copies, state on the host, moments, scratch.
- * All interior micro-batches must have equal offsets, so that a backend can replay one. */
+/* Buffers, and memory traffic other than collectives: copies, state on the host, moments and
+ * scratch. All inner micro-batches must have equal offsets, so that a backend can replay one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,10 +24,10 @@ static uint64_t copied_bytes(const Plan *plan, UnitId u, Stream stream)
     return bytes;
 }
 
-/* FSDP2's order moves 14 bytes for each parameter, unit and micro-batch that flat units save. Twice
- * it copies out of the gathered buffer (read 2, write 2), once into the reduction's (read 2, write
- * 4). Both cast the shard. */
-static void copies_cost_what_they_move(void **state)
+/* FSDP2's order moves 14 bytes more than flat units, for each parameter, unit and micro-batch.
+ * Twice it copies out of the gathered buffer (2 bytes read, 2 written), and once into the
+ * reduction's buffer (2 read, 4 written). Both orders cast the shard. */
+static void copies_count_the_bytes_that_they_move(void **state)
 {
     (void)state;
     const uint32_t m = 3;
@@ -63,11 +63,11 @@ static void copies_cost_what_they_move(void **state)
     }
 }
 
-/* With offload, no part of a parameter is on the device between steps. The host holds 16 bytes for
- * each element of the rank's part of each unit (fp32 weight, gradient, two moments). It also holds
- * one part of a gradient on its way into the sum (two, while the next one arrives), and the
- * scalars. */
-static void offloaded_state(void **state)
+/* With offload, no part of a parameter is on the device between steps. The host has 16 bytes for
+ * each element of the rank's part of each unit (fp32 weight, gradient, two moments). It also has
+ * one part of a gradient that is about to be added to the sum (two, while the next one arrives),
+ * and the scalars. */
+static void offloaded_state_lies_on_the_host(void **state)
 {
     (void)state;
     for (uint32_t m = 1; m <= 3; m += 2) {
@@ -110,8 +110,8 @@ static void offloaded_state(void **state)
     }
 }
 
-/* Moments have the dtype of parameters at rest, or the one that the optimizer states. */
-static void moments_in_their_dtype(void **state)
+/* Moments have the dtype that the optimizer states, or else the dtype of parameters at rest. */
+static void moments_have_the_stated_dtype(void **state)
 {
     (void)state;
     static const DType rows[][3] = {{DT_f32, DT_none, DT_f32},
@@ -133,9 +133,8 @@ static void moments_in_their_dtype(void **state)
     }
 }
 
-/* Interior micro-batches use the same offsets, so a backend may capture one and replay it. The
- * reduction of the first unit is accumulated one micro-batch later, so the interior begins at the
- * third. */
+/* Inner micro-batches use the same offsets, so a backend may capture one and replay it. The first
+ * unit's reduction is added one micro-batch later, so the inner ones begin at the third. */
 static void interior_microbatches_repeat(void **state)
 {
     (void)state;
@@ -162,7 +161,7 @@ static void interior_microbatches_repeat(void **state)
     }
 }
 
-/* A backend that needs scratch for attention: bytes by the local sizes. */
+/* A backend that needs scratch for attention. Returns its bytes for these local sizes. */
 static uint64_t scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements,
                               uint32_t n_args)
 {
@@ -171,7 +170,7 @@ static uint64_t scratch_bytes(OpKind op, const DType *dtype, const int64_t *elem
     return (uint64_t)elements[1] * dtype_bytes(dtype[0]);
 }
 
-static void workspace_is_planned(void **state)
+static void scratch_is_planned_by_local_sizes(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -193,7 +192,7 @@ static void workspace_is_planned(void **state)
         assert_int_equal(in->args.n, info->sig.n_in + info->sig.n_out + 1);
         const Buffer *b = &p->buffers.at[program_arg(p, in, in->args.n - 1)];
         assert_int_equal(b->category, CATEGORY_workspace);
-        /* b s g E numbers of fp32 */
+        /* the local b x s x g x E numbers of fp32 */
         assert_int_equal(b->bytes, 3 * 8 * (4 / 2) * 4 * 4);
         n++;
     }
@@ -204,7 +203,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, compile_setup, compile_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(copies_cost_what_they_move), TEST(offloaded_state), TEST(moments_in_their_dtype),
-        TEST(interior_microbatches_repeat), TEST(workspace_is_planned)};
+        TEST(copies_count_the_bytes_that_they_move), TEST(offloaded_state_lies_on_the_host),
+        TEST(moments_have_the_stated_dtype), TEST(interior_microbatches_repeat),
+        TEST(scratch_is_planned_by_local_sizes)};
     return cmocka_run_group_tests_name("passes_buffers", tests, NULL, NULL);
 }

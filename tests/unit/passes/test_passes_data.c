@@ -1,6 +1,6 @@
-/* Data parallelism. The collectives of FSDP2, ZeRO, DDP and HSDP are counted, and their bytes are
- * compared with closed forms. Also the tensors that these passes keep gathered, and the dtypes that
- * they move. */
+/* Data parallelism. Counts the collectives of FSDP2, ZeRO, DDP and HSDP, and compares their bytes
+ * with closed forms. Also checks which tensors these passes keep gathered, and which dtypes they
+ * move. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "tests/support/compiled.h"
 #include "tests/support/plans/tiny.h"
 
-static void fsdp2_counts(void **state)
+static void fsdp2_gathers_and_scatters_each_unit(void **state)
 {
     (void)state;
     for (uint32_t m = 1; m <= 3; m += 2)
@@ -38,9 +38,9 @@ static void fsdp2_counts(void **state)
             }
 }
 
-/* Counts gathers under FSDP2's choices of which weights stay gathered, with L blocks and m
+/* Counts the gathers for each of FSDP2's choices of weights that stay gathered, with L blocks and m
  * micro-batches. */
-static void what_stays_gathered(void **state)
+static void options_decide_which_weights_stay_gathered(void **state)
 {
     (void)state;
     for (uint32_t m = 1; m <= 4; m += 3)
@@ -63,7 +63,7 @@ static void what_stays_gathered(void **state)
             }
 }
 
-/* Peak bytes of flat gathered weights and of whole unsharded gradients. */
+/* Returns the peak bytes of flat gathered weights or of whole unsharded gradients. */
 static uint64_t peak_of(const Plan *plan, Category category)
 {
     const Program *p = &plan->programs.at[0];
@@ -81,9 +81,9 @@ static uint64_t peak_of(const Plan *plan, Category category)
     return peak;
 }
 
-/* One gather and one reduction for each unit and step, whatever the micro-batches; all weights and
- * their gradients are whole meanwhile. In a pipeline, each rank does this for its stage. */
-static void kept_for_the_step(void **state)
+/* Each unit is gathered once and reduced once a step, for any number of micro-batches. Meanwhile
+ * all weights and gradients are whole. In a pipeline, each rank does this for its stage. */
+static void weights_kept_for_the_step_are_gathered_once(void **state)
 {
     (void)state;
     for (uint32_t pp = 1; pp <= 2; pp++)
@@ -127,12 +127,12 @@ static bool reductions_come_last(const Plan *plan)
     return true;
 }
 
-/* As a stage of PyTorch's pipelines: weights stay gathered after a backward pass until the next
+/* A stage of PyTorch's pipelines keeps weights gathered after a backward pass, until the next
  * forward pass frees them. So m micro-batches gather a block m + 1 times. In 1F1B these are w + 1
  * forward passes (w of them warm up) and the m - w backward passes that follow a forward pass.
  * Gradients are reduced once, after the last backward pass. The root unit of the first of two
  * stages has only an embedding, whose weights no backward pass reads. */
-static void pipeline_stage(void **state)
+static void a_pipeline_stage_keeps_weights_after_backward(void **state)
 {
     (void)state;
     for (uint32_t pp = 1; pp <= 2; pp++)
@@ -180,7 +180,7 @@ static uint32_t count_op(const Plan *plan, OpKind op, DType from, DType to)
  * If `output` differs from `param`, the result of every block is cast to `output`, and cast back at
  * the next unit. So are the logits before the loss. The gradients are cast in the opposite order.
  * */
-static void mixed_precision_policy(void **state)
+static void the_policy_decides_the_dtypes(void **state)
 {
     (void)state;
     const uint32_t L = 3, m = 2;
@@ -205,14 +205,15 @@ static void mixed_precision_policy(void **state)
                      m * 4 * padded_elements(plan));
     assert_int_equal(count_op(plan, OP_cast, DT_bf16, DT_f32), m * (2 * L + 1));
     assert_int_equal(count_op(plan, OP_cast, DT_f32, DT_bf16), m * (2 * L + 1));
-    t.fsdp2.mp.cast_forward_inputs = false; /* the loss may stay in fp32, the blocks may not */
+    t.fsdp2.mp.cast_forward_inputs = false; /* the loss may be in fp32, but blocks may not */
     const Diagnostic *d = compile_refused(&t, NULL);
     assert_string_equal(d->rule, "mp-dtypes");
     assert_non_null(strstr(d->text, "in f32 and layers.1.attention_norm.weight in bf16"));
 }
 
-/* Without other data ranks a data pass does nothing: this is reported, and `precision` decides. */
-static void data_passes_without_ranks(void **state)
+/* With a single data rank, a data pass does nothing. This is reported, and `precision` decides the
+ * dtypes. */
+static void data_passes_without_ranks_are_reported(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -244,8 +245,8 @@ static void data_passes_without_ranks(void **state)
     }
 }
 
-/* reshard_after_forward = 2 of 4: backward gathers use only 2 ranks. */
-static void reshard_to_a_part(void **state)
+/* With reshard_after_forward = 2 of 4 ranks, gathers of the backward pass use only 2 ranks. */
+static void backward_gathers_may_use_a_part_of_the_ranks(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -266,8 +267,8 @@ static void reshard_to_a_part(void **state)
     assert_int_equal(n_slices, 3);
 }
 
-/* ZeRO-1: one gather and one scatter for each unit and step. ZeRO-2 scatters every micro-batch. */
-static void zero_counts(void **state)
+/* ZeRO-1 gathers and scatters each unit once a step. ZeRO-2 scatters it in every micro-batch. */
+static void zero_stages_have_their_collectives(void **state)
 {
     (void)state;
     static const ZeroStrategy strategies[] = {ZERO_optim, ZERO_optim_grads,
@@ -290,7 +291,7 @@ static void zero_counts(void **state)
     assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n, plan->graph.units.n - 1);
 }
 
-static void ddp_counts(void **state)
+static void ddp_reduces_each_bucket_once_a_step(void **state)
 {
     (void)state;
     for (uint32_t m = 1; m <= 3; m += 2) {
@@ -306,21 +307,21 @@ static void ddp_counts(void **state)
     }
 }
 
-static void hsdp_counts(void **state)
+static void hsdp_reduces_each_shard_once_a_step(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
     t.dp_replicate = 2, t.dp_shard = 2, t.microbatches = 3;
     const Plan *plan = compile(&t);
     assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, 3 * 3);
-    /* the shard is reduced once a step */
+    /* Each shard is reduced once a step. */
     assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n, 3);
     assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
                      4 * padded_elements(plan) / 2);
 }
 
-/* fsdp2.mp casts what enters and what leaves a unit. Each cast belongs to the layer of its module,
- * because the nodes of a layer must follow each other. */
+/* fsdp2.mp casts the inputs and the outputs of a unit. Each cast belongs to the layer of its
+ * module, because the nodes of a layer must follow each other. */
 static void casts_belong_to_layers(void **state)
 {
     (void)state;
@@ -347,16 +348,16 @@ static void casts_belong_to_layers(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, compile_setup, compile_teardown)
-    const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
-                                       TEST(what_stays_gathered),
-                                       TEST(kept_for_the_step),
-                                       TEST(pipeline_stage),
-                                       TEST(mixed_precision_policy),
+    const struct CMUnitTest tests[] = {TEST(fsdp2_gathers_and_scatters_each_unit),
+                                       TEST(options_decide_which_weights_stay_gathered),
+                                       TEST(weights_kept_for_the_step_are_gathered_once),
+                                       TEST(a_pipeline_stage_keeps_weights_after_backward),
+                                       TEST(the_policy_decides_the_dtypes),
                                        TEST(casts_belong_to_layers),
-                                       TEST(data_passes_without_ranks),
-                                       TEST(reshard_to_a_part),
-                                       TEST(zero_counts),
-                                       TEST(ddp_counts),
-                                       TEST(hsdp_counts)};
+                                       TEST(data_passes_without_ranks_are_reported),
+                                       TEST(backward_gathers_may_use_a_part_of_the_ranks),
+                                       TEST(zero_stages_have_their_collectives),
+                                       TEST(ddp_reduces_each_bucket_once_a_step),
+                                       TEST(hsdp_reduces_each_shard_once_a_step)};
     return cmocka_run_group_tests_name("passes_data", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Pipeline schedules: makespans and activation peaks against their closed forms (F = 1, B = 2 = I +
- * W, shared between a rank's chunks); and schedules that must be refused. */
+/* Pipeline schedules. Their makespans and activation peaks must equal closed forms, with F = 1 and
+ * B = 2 = I + W; the chunks of a rank share these times. Wrong schedules must be refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,10 +26,11 @@ static int teardown(void **state)
     return 0;
 }
 
-/* The end of each action's F and of its input gradient, in quarters of a unit: exact for 1, 2 and 4
- * chunks. */
+/* The end of each cell's F and of its input gradient, in quarters of a unit. This is exact for 1, 2
+ * and 4 chunks. */
 typedef struct Played {
-    /* forward, backward: [cell]; first, last: the first start and the last end of each [rank] */
+    /* forward and backward are arrays [cell]. first and last are the first start and the last end
+     * of each [rank]. */
     uint32_t *forward, *backward, *first, *last;
     uint32_t makespan;
 } Played;
@@ -39,7 +40,8 @@ static uint32_t quarters(ActionKind kind, uint32_t chunks)
     return (kind == ACTION_B ? 8 : 4) / chunks;
 }
 
-/* Returns when all inputs of the action exist; UINT32_MAX: not yet. */
+/* Returns the time at which all inputs of the action exist, or UINT32_MAX if they do not exist
+ * yet. */
 static uint32_t ready(const Schedule *s, const Played *p, const Action *a)
 {
     uint32_t m = s->n_microbatches, at = a->stage * m + a->microbatch, when = 0;
@@ -90,7 +92,7 @@ static double makespan(ScheduleKind kind, uint32_t p, uint32_t chunks, uint32_t 
     return play(&s, chunks).makespan / 4.0;
 }
 
-static void published_makespans(void **state)
+static void makespans_equal_the_published_ones(void **state)
 {
     (void)state;
     assert_true(makespan(SCHEDULE_gpipe, 4, 1, 8) == 33);
@@ -107,9 +109,9 @@ static void published_makespans(void **state)
     assert_true(makespan(SCHEDULE_greedy_v, 8, 2, 32) == 99.5);
 }
 
-/* A step is longer than its work by (p-1)(F+B) with GPipe and 1F1B, by 1/v of this if stages are
- * interleaved, and by (p-1)(F+B-2W) with ZB-H1. */
-static void closed_forms(void **state)
+/* A step takes longer than its work: by (p-1)(F+B) with GPipe and 1F1B, by 1/v of this if stages
+ * are interleaved, and by (p-1)(F+B-2W) with ZB-H1. */
+static void makespans_equal_closed_forms(void **state)
 {
     (void)state;
     for (uint32_t p = 2; p <= 8; p++)
@@ -125,9 +127,9 @@ static void closed_forms(void **state)
         }
 }
 
-/* ZB-V: no rank ever idles between its first and its last action. The makespan is only longer by
- * the time until the first micro-batch reaches the rank. */
-static void zero_bubble(void **state)
+/* With ZB-V, no rank idles between its first and its last action. The makespan is longer than the
+ * work only by the time until the first micro-batch reaches the rank. */
+static void zb_v_has_no_bubble(void **state)
 {
     (void)state;
     for (uint32_t p = 2; p <= 8; p++)
@@ -143,8 +145,8 @@ static void zero_bubble(void **state)
         }
 }
 
-/* Returns the most forward actions, in chunks, whose backward (or separate weight gradient) has not
- * run. */
+/* Returns the largest number of forward actions, in chunks, whose backward (or separate weight
+ * gradient) has not run yet. */
 static uint32_t most_alive(const Schedule *s, uint32_t rank)
 {
     uint32_t alive = 0, most = 0;
@@ -157,7 +159,7 @@ static uint32_t most_alive(const Schedule *s, uint32_t rank)
     return most;
 }
 
-static void activation_peaks(void **state)
+static void activation_peaks_equal_closed_forms(void **state)
 {
     (void)state;
     for (uint32_t p = 2; p <= 8; p++) {
@@ -172,12 +174,12 @@ static void activation_peaks(void **state)
             assert_int_equal(most_alive(&s, r), 2 * (p - r - 1) + 2 * p + 1);
             schedule_make(&s, SCHEDULE_zb_h1, p, 1, m, arena);
             assert_int_equal(most_alive(&s, r), p);
-            /* from here on, activations are of half a stage */
+            /* From here on, an activation is that of half a stage. */
             schedule_make(&s, SCHEDULE_zb_v, p, 2, m, arena);
             assert_int_equal(most_alive(&s, r), 2 * p);
             schedule_make(&s, SCHEDULE_greedy_v, p, 2, m, arena);
             assert_int_equal(most_alive(&s, r), 2 * p);
-            /* this schedule keeps one more half than 2p */
+            /* This schedule keeps one more half stage than 2p. */
             schedule_make(&s, SCHEDULE_dualpipe_v, p, 2, m, arena);
             assert_int_equal(most_alive(&s, r), 2 * p + 1);
             assert_int_equal(schedule_peak(&s, r), 2 * p + 1);
@@ -185,8 +187,8 @@ static void activation_peaks(void **state)
     }
 }
 
-/* Each schedule runs under its published cap of activations, and not under a cap of one less. */
-static void published_caps(void **state)
+/* Each schedule runs under its published cap of activations, but not under a smaller cap. */
+static void schedules_run_under_their_published_caps(void **state)
 {
     (void)state;
     for (uint32_t p = 2; p <= 8; p++) {
@@ -212,8 +214,9 @@ static void published_caps(void **state)
     }
 }
 
-/* Half of 1F1B's activations, and 0.4 to 0.75 of its bubble, for any number of micro-batches. */
-static void half_memory(void **state)
+/* V-half keeps half of 1F1B's activations and has at most 0.75 of its bubble, for any number of
+ * micro-batches. */
+static void v_half_has_a_smaller_bubble_than_1f1b(void **state)
 {
     (void)state;
     for (uint32_t p = 3; p <= 8; p++)
@@ -224,9 +227,9 @@ static void half_memory(void **state)
         }
 }
 
-/* The greedy rule gets stuck if a rank may hold only p or p + 2 activations of half a stage. With
+/* The greedy rule gets stuck if a rank may keep only p or p + 2 activations of half a stage. With
  * 2p it ends. */
-static void greedy_deadlocks(void **state)
+static void the_greedy_rule_needs_enough_activations(void **state)
 {
     (void)state;
     Schedule s;
@@ -259,7 +262,7 @@ static void every_schedule_ends(void **state)
         }
 }
 
-static void bad_schedules(void **state)
+static void wrong_schedules_are_refused(void **state)
 {
     (void)state;
     const ScheduleLocs where = {.loc = {"schedule.lua", 7}}, *here = &where;
@@ -295,9 +298,14 @@ static void bad_schedules(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(published_makespans), TEST(closed_forms),        TEST(zero_bubble),
-        TEST(activation_peaks),    TEST(published_caps),      TEST(half_memory),
-        TEST(greedy_deadlocks),    TEST(every_schedule_ends), TEST(bad_schedules)};
+    const struct CMUnitTest tests[] = {TEST(makespans_equal_the_published_ones),
+                                       TEST(makespans_equal_closed_forms),
+                                       TEST(zb_v_has_no_bubble),
+                                       TEST(activation_peaks_equal_closed_forms),
+                                       TEST(schedules_run_under_their_published_caps),
+                                       TEST(v_half_has_a_smaller_bubble_than_1f1b),
+                                       TEST(the_greedy_rule_needs_enough_activations),
+                                       TEST(every_schedule_ends),
+                                       TEST(wrong_schedules_are_refused)};
     return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Plans scaled down for --verify: if a plan is legal, its small plan is legal too. The small sizes
- * of each model must divide evenly over the small axes. */
+/* Plans that are scaled down for --verify. If a plan is legal, its small plan must be legal, too:
+ * the small sizes of its model must divide evenly over the small axes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ enum { SEQ = 960 };
     "{ tokens = 24, features = 8, type = 'mlp_2layer', hidden = 0, activation = 'gelu', "          \
     "arch = " arch " }"
 
-/* The sizes of each model divide over 2, 3, 4 and 6 ranks. */
+/* The sizes of each of these models divide evenly over 2, 3, 4 and 6 ranks. */
 static const char *const of_text[] = {
     KEMPNERFORGE("false"),
     KEMPNERFORGE(IMAGES("'joint_decoder'")),
@@ -50,7 +50,7 @@ typedef struct Sizes {
     uint32_t tp, cp;
     const char *context; /* the mode of cp */
     bool sequence;       /* tp divides tokens, too */
-    bool blocks;         /* blocks of tokens and features share a scale */
+    bool blocks;         /* blocks of tokens or features share a scale */
 } Sizes;
 
 static const char *script_of(const char *model, const Sizes *s, Arena *arena)
@@ -86,7 +86,7 @@ static bool is_accepted(bool shrink, Str *said)
 }
 
 typedef struct Count {
-    uint32_t legal, refused; /* refused: legal, but refused when small */
+    uint32_t legal, refused; /* refused: plans that are legal, but refused when scaled down */
 } Count;
 
 static void count(Count *n, const char *model, const Sizes *s)
@@ -105,8 +105,8 @@ static void count(Count *n, const char *model, const Sizes *s)
     arena_free(arena);
 }
 
-/* Counts the plans of one mesh, with and without sequence parallelism. Blocks of scales are tried
- * only without cp: two pieces of a sequence cannot have such blocks. */
+/* Counts the plans of one mesh, with and without sequence parallelism. Blocks with scales are tried
+ * only without cp, because a rank's two chunks of a sequence cannot have them. */
 static void count_mesh(Count *n, const char *model, uint32_t tp, uint32_t cp)
 {
     static const char *const contexts[] = {"all_gather", "ring", "all_to_all"};

@@ -1,5 +1,5 @@
-/* Tensor parallelism: biases, KV heads on several ranks, and pinned replicas. Each mistake that the
- * proofs must report is planted. */
+/* Tensor parallelism: biases, KV heads on several ranks, and synchronised replicas. Each mistake
+ * that the proofs must report is planted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static const Attrs *attrs_of(const Case *c, Pc pc)
     return graph_attrs_at(&c->plan->graph, c->p->code.at[pc].attrs);
 }
 
-/* Returns the first all_reduce by `reduce` over tp of a unit's gradient; 0: none. */
+/* Returns the first all_reduce by `reduce` over tp of a unit's gradient, or 0 if there is none. */
 static Pc gradient_reduction(const Case *c, Reduce reduce)
 {
     AxisSet tp = mesh_axes(&c->plan->mesh, AXIS_tp);
@@ -91,7 +91,7 @@ static Pc bias_of_row(const Case *c)
     return 0;
 }
 
-static void biases_are_cut_with_columns_and_whole_with_rows(void **state)
+static void biases_are_split_with_columns_and_whole_with_rows(void **state)
 {
     (void)state;
     Tiny t = tensor_parallel(2, false);
@@ -113,8 +113,8 @@ static void biases_are_cut_with_columns_and_whole_with_rows(void **state)
     arena_free(c.arena);
 }
 
-/* A bias added to each rank's part of the sum would be added tp times. */
-static void a_row_bias_inside_the_partial_sum_is_named(void **state)
+/* If each rank adds the bias to its part of the sum, the bias is added tp times. */
+static void a_row_bias_inside_the_partial_sum_is_reported(void **state)
 {
     (void)state;
     Tiny t = tensor_parallel(2, false);
@@ -140,7 +140,7 @@ static void shared_kv_heads_refine_tp(void **state)
     static const struct {
         uint32_t tp;
         int64_t groups, repeat;
-        uint32_t outer, inner; /* sizes of tp's parts; inner 0: one axis */
+        uint32_t outer, inner; /* the sizes of tp's parts; inner 0: tp stays one axis */
     } cases[] = {{4, 2, 2, 2, 2}, {8, 2, 4, 2, 4}, {8, 4, 2, 4, 2}, {4, 1, 4, 4, 0},
                  {2, 4, 1, 2, 0}, {4, 6, 2, 2, 2}, {3, 6, 1, 3, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -157,7 +157,8 @@ static void shared_kv_heads_refine_tp(void **state)
     }
 }
 
-/* K's gradient is partial over the ranks that hold the same K, so its sum cannot be left out. */
+/* The gradient of K is a partial sum over the ranks with the same K, so its sum cannot be left
+ * out. */
 static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
     arena_free(c.arena);
 }
 
-/* ---- replicas that are pinned ---- */
+/* ---- replicas whose gradients are synchronised ---- */
 
 static Case pinned(void)
 {
@@ -188,7 +189,7 @@ static Case pinned(void)
     return case_of(&t);
 }
 
-static void pinning_is_accepted_and_told_as_asked_for(void **state)
+static void synchronised_replicas_are_accepted_only_on_request(void **state)
 {
     (void)state;
     Case c = pinned();
@@ -201,7 +202,7 @@ static void pinning_is_accepted_and_told_as_asked_for(void **state)
     arena_free(c.arena);
 }
 
-static void pinning_is_no_substitute_for_the_sum(void **state)
+static void a_mean_of_replicas_does_not_replace_the_sum(void **state)
 {
     (void)state;
     Case c = pinned();
@@ -219,8 +220,8 @@ static void pinning_is_no_substitute_for_the_sum(void **state)
     arena_free(c.arena);
 }
 
-/* A mean over parts that tp cuts would mix different parameters. */
-static void pinning_what_is_cut_is_named(void **state)
+/* A mean over parts of a parameter that tp splits would mix different elements. */
+static void a_mean_of_split_parameters_is_reported(void **state)
 {
     (void)state;
     Case c = pinned();
@@ -245,12 +246,12 @@ static void pinning_what_is_cut_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(biases_are_cut_with_columns_and_whole_with_rows),
-        cmocka_unit_test(a_row_bias_inside_the_partial_sum_is_named),
+        cmocka_unit_test(biases_are_split_with_columns_and_whole_with_rows),
+        cmocka_unit_test(a_row_bias_inside_the_partial_sum_is_reported),
         cmocka_unit_test(shared_kv_heads_refine_tp),
         cmocka_unit_test(the_sum_of_shared_kv_gradients_cannot_be_left_out),
-        cmocka_unit_test(pinning_is_accepted_and_told_as_asked_for),
-        cmocka_unit_test(pinning_is_no_substitute_for_the_sum),
-        cmocka_unit_test(pinning_what_is_cut_is_named)};
+        cmocka_unit_test(synchronised_replicas_are_accepted_only_on_request),
+        cmocka_unit_test(a_mean_of_replicas_does_not_replace_the_sum),
+        cmocka_unit_test(a_mean_of_split_parameters_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* A table that the first and the last pipeline stage share: where it is stored, and how its
- * gradient is summed. The verifier must report the known mistakes: the sum left out, taken over
- * slices that do not match, or counted twice. */
+/* The first and the last pipeline stage share a table. Tests where it is stored, and how its
+ * gradient is summed. The verifier must report the known mistakes: a sum that is left out, taken
+ * over slices that do not match, or counted twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static TensorId table_of(const Plan *plan)
     return 0;
 }
 
-/* Returns the first instruction of a program with this op for the table's unit, at the end of the
+/* Returns a program's first instruction with this op for the table's unit, at the end of the
  * step. */
 static Pc find(const Plan *plan, uint32_t program, OpKind op)
 {
@@ -85,9 +85,9 @@ static void names(const Plan *plan, const char *rule, const char *text)
     fail_msg("not %s \"%s\" but\n%s", rule, text, str_text(&all));
 }
 
-/* Both ranks hold it, in a unit of its own, with one send and one receive each. One of them counts
- * its squares; both update it. */
-static void two_homes(void **state)
+/* Both ranks have the table, in a separate unit, with one send and one receive each. One of them
+ * counts its squares for the norm, and both update it. */
+static void two_stages_sum_and_update_their_shared_table(void **state)
 {
     (void)state;
     for (uint32_t dp = 1; dp <= 2; dp++) {
@@ -104,8 +104,8 @@ static void two_homes(void **state)
     }
 }
 
-/* In a V, one rank holds the first and the last stage, so there is nothing to sum. */
-static void one_home_in_a_v(void **state)
+/* In a V schedule, one rank has both the first and the last stage, so there is nothing to sum. */
+static void one_rank_with_both_stages_sums_nothing(void **state)
 {
     (void)state;
     Tiny t = tied(SCHEDULE_zb_v, 2);
@@ -114,7 +114,7 @@ static void one_home_in_a_v(void **state)
     assert_false(find(plan, 1, OP_adamw));
 }
 
-static void refused(void **state)
+static void a_table_on_two_ranks_may_be_refused(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -127,8 +127,8 @@ static void refused(void **state)
     assert_non_null(tiny_plan(&t, true, arena, &d));
 }
 
-/* The peer's part is set instead of added: each rank trains on the other's gradient. */
-static void a_dropped_sum(void **state)
+/* The peer's part is set instead of added, so each rank trains on the other's gradient. */
+static void a_dropped_sum_is_reported(void **state)
 {
     (void)state;
     Tiny t = tied(SCHEDULE_1f1b, 2);
@@ -139,7 +139,7 @@ static void a_dropped_sum(void **state)
 
 /* One rank sends its slice over the data ranks. The other rank adds it to a slice that was cut in
  * another way. */
-static void slices_that_do_not_lie_alike(void **state)
+static void slices_that_do_not_match_are_reported(void **state)
 {
     (void)state;
     Tiny t = tied(SCHEDULE_1f1b, 2);
@@ -153,7 +153,7 @@ static void slices_that_do_not_lie_alike(void **state)
     names(plan, "verify-layout", "receives f64 [384] {dp_shard:0} as f64 [384] {pp:0}");
 }
 
-/* Inserts an instruction at `pc`. */
+/* Inserts an instruction at `pc`, and corrects all references. */
 static void insert(Program *p, Pc pc, Instr in)
 {
     list_push(arena, &p->code, in);
@@ -166,8 +166,9 @@ static void insert(Program *p, Pc pc, Instr in)
     }
 }
 
-/* Both homes count the table's squares, so its norm is too large by the square root of 2. */
-static void counted_twice(void **state)
+/* Both ranks count the table's squares, so the norm of its gradient is too large by the square root
+ * of 2. */
+static void a_table_counted_twice_is_reported(void **state)
 {
     (void)state;
     Tiny t = tied(SCHEDULE_1f1b, 1);
@@ -191,8 +192,8 @@ static void counted_twice(void **state)
     names(plan, "verify-scale", "counts embedding.weight twice");
 }
 
-/* The parameters of a stage are marked as something else than parameters. */
-static void lives_nowhere(void **state)
+/* The buffers of the table are marked as something other than parameters. */
+static void a_table_without_a_parameter_buffer_is_reported(void **state)
 {
     (void)state;
     Tiny t = tied(SCHEDULE_1f1b, 1);
@@ -210,12 +211,12 @@ static void lives_nowhere(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(two_homes),
-                                       TEST(one_home_in_a_v),
-                                       TEST(refused),
-                                       TEST(a_dropped_sum),
-                                       TEST(slices_that_do_not_lie_alike),
-                                       TEST(counted_twice),
-                                       TEST(lives_nowhere)};
+    const struct CMUnitTest tests[] = {TEST(two_stages_sum_and_update_their_shared_table),
+                                       TEST(one_rank_with_both_stages_sums_nothing),
+                                       TEST(a_table_on_two_ranks_may_be_refused),
+                                       TEST(a_dropped_sum_is_reported),
+                                       TEST(slices_that_do_not_match_are_reported),
+                                       TEST(a_table_counted_twice_is_reported),
+                                       TEST(a_table_without_a_parameter_buffer_is_reported)};
     return cmocka_run_group_tests_name("tied", tests, NULL, NULL);
 }

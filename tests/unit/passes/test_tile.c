@@ -1,6 +1,6 @@
-/* The head and the loss in pieces along the tokens: no whole logits exist, and each piece's
- * backward pass follows its forward pass. Gathers, reductions and saved memory are counted. Wrong
- * pieces are rejected. */
+/* The head and the loss work in pieces along the tokens. Whole logits never exist, and each piece's
+ * backward pass follows its forward pass. The tests count gathers, reductions and saved memory.
+ * Wrong pieces are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static Tiny sizes(uint32_t pieces)
 typedef struct Case {
     Arena *arena;
     Plan *plan;
-    const Program *p; /* the last stage's program */
+    const Program *p; /* the program of the last stage */
     Graph *g;
 } Case;
 
@@ -72,7 +72,7 @@ static UnitId unit_of(const Case *c, const char *param)
     return 0;
 }
 
-/* Tokens of the largest buffer other than a weight that has an index of the vocabulary. */
+/* Returns the most tokens of a buffer with a dimension of the vocabulary, other than a weight. */
 static int64_t most_logits(const Case *c)
 {
     int64_t most = 0;
@@ -83,7 +83,7 @@ static int64_t most_logits(const Case *c)
     return most;
 }
 
-static void no_whole_logits(void **state)
+static void whole_logits_never_exist(void **state)
 {
     (void)state;
     for (uint32_t pieces = 2; pieces <= SEQ; pieces++) {
@@ -91,7 +91,7 @@ static void no_whole_logits(void **state)
         Case c = case_of(&t);
         assert_int_equal(most_logits(&c), (SEQ + pieces - 1) / pieces);
         assert_int_equal(count(&c, OP_xent_loss, 0), pieces);
-        /* the input and the labels are cut into pieces */
+        /* The input and the labels are cut into pieces. */
         assert_int_equal(count(&c, OP_tokens, 0), 2 * pieces);
         arena_free(c.arena);
     }
@@ -101,8 +101,9 @@ static void no_whole_logits(void **state)
     arena_free(c.arena);
 }
 
-/* Piece after piece, each one forward and backward; only then comes the blocks' backward pass. */
-static void backward_follows_forward(void **state)
+/* Each piece runs forward and backward before the next one. Only then comes the backward pass of
+ * the blocks. */
+static void each_piece_runs_backward_after_forward(void **state)
 {
     (void)state;
     Tiny t = sizes(3);
@@ -125,9 +126,9 @@ static void backward_follows_forward(void **state)
     arena_free(c.arena);
 }
 
-/* The head's weight is gathered once and its gradient is reduced once for each micro-batch,
+/* In each micro-batch, the head's weight is gathered once and its gradient is reduced once,
  * whatever the rule for blocks is. */
-static void one_gather_one_reduction(void **state)
+static void the_heads_weight_is_gathered_and_reduced_once(void **state)
 {
     (void)state;
     for (int root = 0; root <= 1; root++)
@@ -149,7 +150,7 @@ static void one_gather_one_reduction(void **state)
 }
 
 /* With sequence parallelism, the head's input is gathered once, not for each piece. */
-static void one_gather_of_tokens(void **state)
+static void tokens_are_gathered_once_for_all_pieces(void **state)
 {
     (void)state;
     uint32_t n[2];
@@ -164,22 +165,23 @@ static void one_gather_of_tokens(void **state)
     assert_int_equal(n[0], n[1]);
 }
 
-/* Logits and their gradient, in one buffer, have 1 / pieces of their former size. */
-static void saves_memory(void **state)
+/* Logits and their gradient share one buffer. It has 1 / pieces of its former size. */
+static void pieces_save_memory_of_logits(void **state)
 {
     (void)state;
     Tiny whole = sizes(0), tiled = sizes(5);
     whole.microbatches = tiled.microbatches = 1;
     Case a = case_of(&whole), b = case_of(&tiled);
     const uint64_t saved = (uint64_t)SEQ * VOCAB * sizeof(float) * 4 / 5;
-    assert_true(a.p->bytes > b.p->bytes + saved * 9 / 10); /* pieces of the input need memory too */
+    /* pieces of the input also need memory */
+    assert_true(a.p->bytes > b.p->bytes + saved * 9 / 10);
     arena_free(a.arena);
     arena_free(b.arena);
 }
 
-/* If forward actions follow each other, a unit that only partly belongs to them is reduced once a
- * step; a unit that wholly belongs to them, each time. */
-static void mixed_micro_batches_are_deferred(void **state)
+/* If several forward actions follow each other, a unit that only partly belongs to the pieces is
+ * reduced once a step. A unit that wholly belongs to them is reduced each time. */
+static void a_partly_tiled_unit_is_reduced_once_a_step(void **state)
 {
     (void)state;
     static const ScheduleKind schedules[] = {SCHEDULE_gpipe, SCHEDULE_1f1b};
@@ -210,8 +212,8 @@ static NodeId nth(const Case *c, OpKind op, uint32_t tile, uint32_t n)
     return 0;
 }
 
-/* Gives the instructions the attributes of their nodes. So only the tokens that the graph states
- * are wrong, not the program against the graph. */
+/* Gives the instructions the attributes of their nodes. So the program agrees with the graph, and
+ * only the tokens that both state are wrong. */
 static void follow(Case *c)
 {
     for (uint32_t i = 0; i < c->plan->programs.n; i++)
@@ -233,27 +235,27 @@ static void rejects(Case *c, const char *says)
     arena_free(c->arena);
 }
 
-static void wrong_pieces(void **state)
+static void wrong_pieces_are_rejected(void **state)
 {
     (void)state;
     Tiny t = sizes(3); /* the pieces end before tokens 3, 6 and 10 */
-    t.gpt2 = true;     /* tied weights: the gradient has one more contribution */
+    t.gpt2 = true;     /* a tied weight's gradient has one more contribution */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
-    /* the inputs are of other tokens than the labels */
+    /* The inputs are those of other tokens than the labels. */
     rejects(&c, "reads tensors with different tokens");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
     set_attrs(&c, nth(&c, OP_tokens_grad, 2, 0), -3, 0, 1);
-    /* the first piece counts twice, and the second is missing */
+    /* The first piece counts twice, and the second is missing. */
     rejects(&c, "must be summed over each of 10 tokens once");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
     rejects(&c, "writes gradients of tokens that are not its own");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_xent_loss, 2, 0), 0, 0, 0.1);
-    /* one piece is computed in another way */
+    /* One piece is computed in another way. */
     rejects(&c, "do not cover all tokens in the same way");
     c = case_of(&t);
     c.g->nodes.at[nth(&c, OP_xent_max, 2, 0)].tile = 3;
@@ -264,7 +266,7 @@ static void wrong_pieces(void **state)
 }
 
 /* If the loss is a mean of means, its ops also count the labels of their piece. */
-static void wrong_labels(void **state)
+static void labels_of_other_pieces_are_rejected(void **state)
 {
     (void)state;
     Tiny t = sizes(3);
@@ -277,8 +279,9 @@ static void wrong_labels(void **state)
     rejects(&c, "counts the labels of tokens that are not its own");
 }
 
-/* A piece's share of the loss, or of a gradient, is missing in the graph and in the program. */
-static void missing_share(void **state)
+/* A piece's share of the loss, or of a gradient, is missing both in the graph and in the
+ * program. */
+static void a_missing_share_of_a_piece_is_rejected(void **state)
 {
     (void)state;
     static const OpKind left_out[] = {OP_xent_loss, OP_linear_d0, OP_linear_d1, OP_tokens_grad};
@@ -300,15 +303,15 @@ static void missing_share(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_whole_logits),
-        cmocka_unit_test(backward_follows_forward),
-        cmocka_unit_test(one_gather_one_reduction),
-        cmocka_unit_test(one_gather_of_tokens),
-        cmocka_unit_test(saves_memory),
-        cmocka_unit_test(mixed_micro_batches_are_deferred),
-        cmocka_unit_test(wrong_pieces),
-        cmocka_unit_test(wrong_labels),
-        cmocka_unit_test(missing_share),
+        cmocka_unit_test(whole_logits_never_exist),
+        cmocka_unit_test(each_piece_runs_backward_after_forward),
+        cmocka_unit_test(the_heads_weight_is_gathered_and_reduced_once),
+        cmocka_unit_test(tokens_are_gathered_once_for_all_pieces),
+        cmocka_unit_test(pieces_save_memory_of_logits),
+        cmocka_unit_test(a_partly_tiled_unit_is_reduced_once_a_step),
+        cmocka_unit_test(wrong_pieces_are_rejected),
+        cmocka_unit_test(labels_of_other_pieces_are_rejected),
+        cmocka_unit_test(a_missing_share_of_a_piece_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

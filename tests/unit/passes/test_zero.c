@@ -1,6 +1,6 @@
 /* Compares DDP, ZeRO-1, 2, 3 and hybrid sharding with closed forms of the bytes moved in a step and
- * held between steps. Numbers of micro-batches and sizes of groups are prime. Then tests the effect
- * of each option of zero{}. P: padded elements, D: shards, m: micro-batches, L: blocks. */
+ * held between steps. Numbers of micro-batches and sizes of groups are mostly prime. Then tests the
+ * effect of each option of zero{}. P: padded elements, D: shards, m: micro-batches, L: blocks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ typedef struct Moved {
     uint64_t bytes;
 } Moved;
 
-/* Counts the collectives of units: gathers of weights, reductions of gradients. */
+/* Counts the collectives of units: gathers of weights, or reductions of gradients. */
 static Moved moved(const Plan *plan, OpKind op, AxisName axis)
 {
     const Program *p = &plan->programs.at[0];
@@ -94,7 +94,8 @@ static uint64_t padded_of(const Plan *plan, const char *name)
 
 enum { LAYERS = 4 };
 
-/* Weights are bf16 in use and fp32 at rest, gradients are summed in fp32: 2, 4 and 4 bytes. */
+/* Weights are bf16 in use (2 bytes) and fp32 at rest (4 bytes). Gradients are summed in fp32 (4
+ * bytes). */
 static Tiny mixed(uint32_t m)
 {
     Tiny t = tiny_default();
@@ -106,7 +107,7 @@ static Tiny mixed(uint32_t m)
 
 static const uint32_t groups[] = {2, 3, 5, 7};
 
-static void no_shard_is_ddp(void **state)
+static void no_shard_moves_the_bytes_of_ddp(void **state)
 {
     (void)state;
     for (int g = 0; g < 4; g++)
@@ -124,9 +125,9 @@ static void no_shard_is_ddp(void **state)
         }
 }
 
-/* optim reduces gradients once a step, optim_grads m times. Both gather the updated weights
- * once. */
-static void optimizer_and_gradients(void **state)
+/* The strategy optim reduces gradients once a step, and optim_grads reduces them m times. Both
+ * gather the updated weights once. */
+static void sharded_optimizer_and_gradients_move_these_bytes(void **state)
 {
     (void)state;
     for (int g = 0; g < 4; g++)
@@ -149,9 +150,9 @@ static void optimizer_and_gradients(void **state)
             }
 }
 
-/* Weights are gathered forward and backward, the root once; gradients are reduced every
+/* Weights are gathered forward and backward, but the root unit once. Gradients are reduced in every
  * micro-batch. */
-static void everything_sharded(void **state)
+static void fully_sharded_weights_move_these_bytes(void **state)
 {
     (void)state;
     for (int g = 0; g < 4; g++)
@@ -170,9 +171,9 @@ static void everything_sharded(void **state)
         }
 }
 
-/* With shards over D and replicas over R, a step moves the bytes of ZeRO over D, and the shard of
- * the gradient over R once. */
-static void hybrid(void **state)
+/* With shards over D and replicas over R, a step moves the bytes of ZeRO over D. It also reduces
+ * the shard of the gradient over R once. */
+static void hybrid_sharding_reduces_shards_over_replicas(void **state)
 {
     (void)state;
     for (uint32_t R = 2; R <= 3; R++)
@@ -189,8 +190,8 @@ static void hybrid(void **state)
         }
 }
 
-/* Each stage of ZeRO needs less of the arena than the one before. */
-static void each_stage_saves(void **state)
+/* Each stage of ZeRO needs a smaller arena than the stage before. */
+static void each_stage_of_zero_saves_memory(void **state)
 {
     (void)state;
     uint64_t before = UINT64_MAX;
@@ -221,8 +222,8 @@ static Pc next_computation(const Program *p, Pc pc)
     return 0;
 }
 
-/* Counts the collectives of units for which the next computation waits, and the other collectives
- * of units. */
+/* Counts the collectives of units for which the next computation waits (*waited), and the others
+ * (*free). */
 static void count_waits(const Plan *plan, OpKind op, uint32_t *waited, uint32_t *free)
 {
     const Program *p = &plan->programs.at[0];
@@ -237,7 +238,7 @@ static void count_waits(const Plan *plan, OpKind op, uint32_t *waited, uint32_t 
     }
 }
 
-static void without_overlap(void **state)
+static void without_overlap_computation_waits(void **state)
 {
     (void)state;
     uint32_t waited, free;
@@ -256,7 +257,7 @@ static void without_overlap(void **state)
     assert_int_equal(free, 0);
 }
 
-static void dtypes(void **state)
+static void options_decide_the_dtypes(void **state)
 {
     (void)state;
     Tiny t = mixed(2);
@@ -283,20 +284,20 @@ static void assert_units_differ_in_name(const Plan *plan)
             assert_string_not_equal(g->units.at[u].name, g->units.at[k].name);
 }
 
-/* Parameters outside any unit form buckets by size, or a single one. */
-static void buckets(void **state)
+/* Parameters outside all units form buckets by size, or a single bucket. */
+static void parameters_outside_units_form_buckets(void **state)
 {
     (void)state;
     Tiny t = mixed(1);
     t.dp_shard = 2, t.zero = ZERO_optim_grads_params;
-    /* a bucket of 40M, the default, is larger than the whole model */
+    /* The default bucket of 40M elements is larger than the whole model. */
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 1);
     t.zero_options.bucket_size = 100;
-    /* embedding, norm and head have a bucket each */
+    /* Embedding, norm and head have one bucket each. */
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 3);
     assert_units_differ_in_name(compile(&t));
     t.zero_options.bucket_size = 29 * 12 + 12;
-    /* embedding and norm fit into one bucket */
+    /* Embedding and norm fit into one bucket. */
     assert_int_equal(compile(&t)->graph.units.n - 1, LAYERS + 2);
     t.zero_options = (ZeroOptions){.has_units = true};
     const Plan *plan = compile(&t);
@@ -309,9 +310,9 @@ static void buckets(void **state)
     assert_int_equal(moved(compile(&t), OP_all_reduce, AXIS_dp_replicate).n, LAYERS + 1);
 }
 
-/* Two permanent buffers, each the size of a block, for weights and for gradients. The two blocks
- * that end a forward or a backward pass are still there when the next one begins. */
-static void double_buffer(void **state)
+/* There are two permanent buffers of a block's size for weights, and two for gradients. The last
+ * two blocks of a forward or backward pass are still there when the next pass begins. */
+static void a_double_buffer_serves_all_blocks(void **state)
 {
     (void)state;
     for (uint32_t m = 1; m <= 3; m++)
@@ -338,14 +339,15 @@ static void double_buffer(void **state)
     Tiny t = mixed(2);
     t.dp_shard = 3, t.zero = ZERO_optim_grads;
     t.zero_options.fsdp_double_buffer = true;
-    const Plan *plan = compile(&t); /* weights stay gathered, so only gradients take turns */
+    /* weights stay gathered, so only gradients use the two buffers */
+    const Plan *plan = compile(&t);
     assert_int_equal(held(plan, CATEGORY_gathered), 0);
     assert_int_equal(held(plan, CATEGORY_gradient),
                      4 * padded(plan) / 3 + 2 * 4 * padded_of(plan, "layers.0"));
 }
 
 /* Weights that stay gathered lie in registered memory, too, whatever the size of their unit. Only
- * the gradients of units of another size do not. */
+ * gradients of units with another size do not. */
 static void weights_that_stay_are_registered(void **state)
 {
     (void)state;
@@ -370,8 +372,9 @@ static void weights_that_stay_are_registered(void **state)
     }
 }
 
-/* A schedule that mixes the weight gradients of several micro-batches holds all of them whole. */
-static void double_buffer_and_zb_h1(void **state)
+/* A schedule that mixes the weight gradients of several micro-batches needs all of them whole at
+ * once, so two buffers are not enough. */
+static void a_double_buffer_is_refused_with_zb_h1(void **state)
 {
     (void)state;
     Tiny t = mixed(4);
@@ -379,7 +382,7 @@ static void double_buffer_and_zb_h1(void **state)
     t.pp_options.schedule = SCHEDULE_zb_h1;
     t.zero_options.fsdp_double_buffer = true;
     assert_null(tiny_plan(&t, false, arena, &diag));
-    assert_int_equal(diag.n_errors, 1); /* reported once, not for each rank */
+    assert_int_equal(diag.n_errors, 1); /* reported once, not for every rank */
     assert_string_equal(diag.items.at[0].rule, "zero-option");
 }
 
@@ -388,17 +391,17 @@ static void double_buffer_and_zb_h1(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(no_shard_is_ddp),
-        TEST(optimizer_and_gradients),
-        TEST(everything_sharded),
-        TEST(hybrid),
-        TEST(each_stage_saves),
-        TEST(without_overlap),
-        TEST(dtypes),
-        TEST(buckets),
-        TEST(double_buffer),
+        TEST(no_shard_moves_the_bytes_of_ddp),
+        TEST(sharded_optimizer_and_gradients_move_these_bytes),
+        TEST(fully_sharded_weights_move_these_bytes),
+        TEST(hybrid_sharding_reduces_shards_over_replicas),
+        TEST(each_stage_of_zero_saves_memory),
+        TEST(without_overlap_computation_waits),
+        TEST(options_decide_the_dtypes),
+        TEST(parameters_outside_units_form_buckets),
+        TEST(a_double_buffer_serves_all_blocks),
         TEST(weights_that_stay_are_registered),
-        TEST(double_buffer_and_zb_h1),
+        TEST(a_double_buffer_is_refused_with_zb_h1),
     };
     return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
 }

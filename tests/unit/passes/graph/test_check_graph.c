@@ -1,5 +1,5 @@
-/* The check after each pass skips what has not changed since the last check. It must still find
- * every fault that a check of the whole graph finds. */
+/* The check after each pass skips parts of the graph that have not changed since the last check. It
+ * must still find every fault that a check of the whole graph finds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static bool check(Plan *plan, CheckedGraph *last)
     return ok;
 }
 
-/* Checks the graph anew, and after a check that found no fault. Both must find the fault. */
+/* Checks the graph from scratch, and again after a check that found no fault. Both must find the
+ * fault. */
 static void assert_fault(Plan *plan, CheckedGraph *before)
 {
     CheckedGraph none = {.arena = plan->arena};
@@ -48,7 +49,7 @@ static Plan *sound_plan(CheckedGraph *last)
     return plan;
 }
 
-static void the_whole_graph_is_kept(void **state)
+static void a_check_stores_the_whole_graph(void **state)
 {
     (void)state;
     CheckedGraph last;
@@ -83,7 +84,7 @@ static void a_changed_tensor_is_checked(void **state)
     CheckedGraph last;
     Plan *plan = sound_plan(&last);
     Tensor *t = &plan->graph.tensors.at[plan->graph.nodes.at[first_product(&plan->graph)].in[0]];
-    t->use.on[MAX_AXES - 1] = SPLIT(0); /* there is no such axis */
+    t->use.on[MAX_AXES - 1] = SPLIT(0); /* no such axis exists */
     assert_fault(plan, &last);
     t->use.on[MAX_AXES - 1] = WHOLE;
     assert_true(check(plan, &last));
@@ -93,7 +94,7 @@ static void a_changed_tensor_is_checked(void **state)
     assert_true(check(plan, &last));
 }
 
-/* The node stays as it was, and so do all others. */
+/* The node itself does not change, and neither does any other node. */
 static void a_node_with_a_resized_tensor_is_checked(void **state)
 {
     (void)state;
@@ -119,8 +120,8 @@ static void a_changed_node_is_checked(void **state)
     assert_true(check(plan, &last));
 }
 
-/* The signature of a node is bound again only after some of its fields have changed. So each change
- * of one field of any node must get the same verdict as in a check of the whole graph. */
+/* A node's signature is bound again only if some of the node's fields have changed. So a change of
+ * any one field of any node must get the same verdict as in a check of the whole graph. */
 static void each_change_gets_the_verdict_of_a_full_check(void **state)
 {
     (void)state;
@@ -155,8 +156,8 @@ static void each_change_gets_the_verdict_of_a_full_check(void **state)
     assert_true(n_faults > g->nodes.n && n_sound > g->nodes.n);
 }
 
-/* Gives the bytes between the fields of a tensor's Init and Loc, and behind those of a node's Loc,
- * the values of `memory`. The fields stay. */
+/* Gives the values of `memory` to the bytes between the fields of a tensor's Init and Loc, and to
+ * those after a node's Loc. The fields keep their values. */
 static void fill_gaps(Graph *g, void *memory)
 {
     Tensor *t = &g->tensors.at[1];
@@ -171,9 +172,10 @@ static void fill_gaps(Graph *g, void *memory)
     memcpy(&n->loc, loc, sizeof *loc);
 }
 
-/* A check stores all bytes of a record that has changed. So the old bytes show that the record does
- * not count as changed. Valgrind sees the second comparison read bytes that were never set. */
-static void bytes_between_fields_are_no_change(void **state)
+/* A check stores all bytes of a record that has changed. So if the old bytes are still stored, the
+ * record did not count as changed. Under Valgrind, the second comparison must not depend on bytes
+ * that were never set. */
+static void bytes_between_fields_do_not_count_as_changes(void **state)
 {
     (void)state;
     CheckedGraph last;
@@ -195,7 +197,7 @@ static void bytes_between_fields_are_no_change(void **state)
     free(memory);
 }
 
-/* Neither tensors nor nodes change here, but what they refer to is gone. */
+/* Neither tensors nor nodes change here, but the entries to which they refer are gone. */
 static void shorter_lists_are_noticed(void **state)
 {
     (void)state;
@@ -218,12 +220,12 @@ static void shorter_lists_are_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_whole_graph_is_kept),
+        TEST(a_check_stores_the_whole_graph),
         TEST(a_changed_tensor_is_checked),
         TEST(a_node_with_a_resized_tensor_is_checked),
         TEST(a_changed_node_is_checked),
         TEST(each_change_gets_the_verdict_of_a_full_check),
-        TEST(bytes_between_fields_are_no_change),
+        TEST(bytes_between_fields_do_not_count_as_changes),
         TEST(shorter_lists_are_noticed),
     };
     return cmocka_run_group_tests_name("check_graph", tests, NULL, NULL);

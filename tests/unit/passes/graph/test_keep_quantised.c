@@ -1,5 +1,5 @@
 /* float8 { keep_quantised = true } keeps inputs of products for the backward pass in their
- * quantised form. The test counts the inputs that are kept so, and those that another reader needs
+ * quantised form. The test counts these inputs, and the inputs that another reader needs
  * unquantised. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static bool is_kept(const Program *p, const Buffer *b)
            p->code.at[b->last].phase != PHASE_forward;
 }
 
-/* Counts the activations of that type that are kept for the backward pass. */
+/* Returns the number of activations of this type that are kept for the backward pass. */
 static uint32_t n_kept(const Plan *plan, DType dtype)
 {
     const Program *p = &plan->programs.at[0];
@@ -63,10 +63,10 @@ static uint64_t kept_bytes(const Plan *plan)
     return bytes;
 }
 
-/* keep_quantised: three of a block's four inputs are kept in their form for the weight's gradient.
- * The gradient of attention reads the fourth, so that one stays and is quantised again. If ac
- * recomputes the block, all four are quantised again. */
-static void quantised_inputs_are_kept(void **state)
+/* With keep_quantised, three of a block's four inputs of products are kept quantised, for the
+ * gradients of weights. The gradient of attention reads the fourth unquantised, so that one stays
+ * unquantised and is quantised again. If ac recomputes the block, all four are quantised again. */
+static void three_of_four_inputs_are_kept_quantised(void **state)
 {
     (void)state;
     static const Float8Recipe recipes[] = {FLOAT8_rowwise, FLOAT8_mxfp8, FLOAT8_nvfp4};
@@ -84,7 +84,8 @@ static void quantised_inputs_are_kept(void **state)
             assert_true(verify_plan(plan, VERIFY_all, false, &d));
             assert_int_equal(n_kept(again, type), 0);
             assert_int_equal(n_kept(plan, type), ac ? 0 : 3);
-            /* kept_bytes counts any type, so the three inputs are not also kept unquantised */
+            /* kept_bytes counts all types, so it shows that the three inputs are not also kept
+             * unquantised. */
             if (ac)
                 assert_int_equal(kept_bytes(plan), kept_bytes(again));
             else
@@ -95,7 +96,7 @@ static void quantised_inputs_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(quantised_inputs_are_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(three_of_four_inputs_are_kept_quantised, setup, teardown),
     };
     return cmocka_run_group_tests_name("keep_quantised", tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-/* An odd vocabulary is padded: the head's rows are aligned, and padding counts nowhere. The graph,
- * the weights' initial values and a checkpoint do not see it. Plans with wrong padding are
- * rejected. */
+/* An odd vocabulary is padded, so that the head's rows are aligned. Padding counts nowhere: the
+ * graph, initial weights and checkpoints do not see it. Plans with wrong padding are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +40,7 @@ static Plan *plan_of(const Tiny *t, bool fp64, Arena *arena)
     return plan;
 }
 
-/* Counts the products of the program whose rows are not aligned. */
+/* Returns the number of products in the program whose rows are not aligned. */
 static uint32_t n_unaligned(const Plan *plan, uint32_t *n_products)
 {
     const Program *p = &plan->programs.at[0];
@@ -68,15 +67,15 @@ static void rows_of_the_head_are_aligned(void **state)
         const Plan *plan = plan_of(&t, false, arena);
         assert_int_equal(n_unaligned(plan, &n_products), 0);
         t.unpadded = true;
-        /* each micro-batch has three: for the logits, and for the gradients of the head's input
-         * and weight */
+        /* Each micro-batch has three such products: for the logits, and for the gradients of the
+         * head's input and weight. */
         assert_int_equal(n_unaligned(plan_of(&t, false, arena), &n_before), 3 * t.microbatches);
         assert_int_equal(n_products, n_before);
         arena_free(arena);
     }
 }
 
-/* Checks every buffer with the vocabulary in its shape. */
+/* Checks every buffer that has the vocabulary in its shape. */
 static void check_parts(uint32_t tp, int64_t local, int64_t last)
 {
     Arena *arena = arena_new();
@@ -99,7 +98,7 @@ static void check_parts(uint32_t tp, int64_t local, int64_t last)
     arena_free(arena);
 }
 
-static void parts_are_padded(void **state)
+static void padding_goes_to_the_last_part(void **state)
 {
     (void)state;
     check_parts(1, PADDED, VOCAB);
@@ -107,11 +106,11 @@ static void parts_are_padded(void **state)
     check_parts(4, 64, VOCAB - 3 * 64);
 }
 
-static void an_aligned_vocabulary_stays(void **state)
+static void an_aligned_vocabulary_is_not_padded(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    /* its rows are a multiple of 16 bytes, which is enough */
+    /* The rows of this vocabulary are a multiple of 16 bytes, which is enough. */
     Tiny t = sizes(true, PADDED - 8), plain = t;
     plain.unpadded = true;
     const Hash128 id = text_plan_id(plan_of(&t, false, arena), arena),
@@ -120,7 +119,7 @@ static void an_aligned_vocabulary_stays(void **state)
     arena_free(arena);
 }
 
-/* Initial values and a checkpoint use slices of tensors, without padding. */
+/* Initial values and checkpoints use slices of tensors, without padding. */
 static void a_checkpoint_does_not_see_padding(void **state)
 {
     (void)state;
@@ -144,7 +143,7 @@ static void a_checkpoint_does_not_see_padding(void **state)
     }
 }
 
-/* Runs the plan in a poisoned arena against one rank without padding. */
+/* Runs the plan in a poisoned arena, and compares it with one rank without padding. */
 static void check_run(const Tiny *t)
 {
     Arena *arena = arena_new();
@@ -204,7 +203,7 @@ static void is_rejected(Plan *plan, Arena *arena, const char *says)
     if (!strstr(str_text(&s), says)) fail_msg("no \"%s\" in: %s", says, str_text(&s));
 }
 
-static void a_deal_must_hold_its_indices(void **state)
+static void a_deal_too_short_for_its_indices_is_rejected(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -218,9 +217,10 @@ static void a_deal_must_hold_its_indices(void **state)
     arena_free(arena);
 }
 
-/* The logits have rows of another length than the weight, so the product would write beyond them.
+/* The planted fault: the logits' rows are shorter than the weight's, so the product would write
+ * beyond them.
  */
-static void all_arguments_have_the_padding(void **state)
+static void arguments_with_different_padding_are_rejected(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -237,8 +237,8 @@ static void all_arguments_have_the_padding(void **state)
     arena_free(arena);
 }
 
-/* A norm reads an index to its end, so it would count padding. */
-static void whole_indices_have_no_padding(void **state)
+/* A norm reads an index to its end, so it would count padding as data. */
+static void padding_of_a_whole_index_is_rejected(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -260,13 +260,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_the_head_are_aligned),
-        cmocka_unit_test(parts_are_padded),
-        cmocka_unit_test(an_aligned_vocabulary_stays),
+        cmocka_unit_test(padding_goes_to_the_last_part),
+        cmocka_unit_test(an_aligned_vocabulary_is_not_padded),
         cmocka_unit_test(a_checkpoint_does_not_see_padding),
         cmocka_unit_test(padding_counts_nowhere),
-        cmocka_unit_test(a_deal_must_hold_its_indices),
-        cmocka_unit_test(all_arguments_have_the_padding),
-        cmocka_unit_test(whole_indices_have_no_padding),
+        cmocka_unit_test(a_deal_too_short_for_its_indices_is_rejected),
+        cmocka_unit_test(arguments_with_different_padding_are_rejected),
+        cmocka_unit_test(padding_of_a_whole_index_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

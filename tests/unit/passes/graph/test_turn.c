@@ -1,6 +1,6 @@
-/* Transposed copies of 8-bit operands. Every product reads operands contiguous along its summed
- * index, one copy serves all readers, and the backward pass reads the kept copies. Invalid pairs of
- * ops in a kernel are planted in good plans. */
+/* Transposed copies of 8-bit operands. Every product reads operands that are contiguous along the
+ * summed index. One copy serves all readers, and the backward pass reads the kept copies. Invalid
+ * pairs of ops in a kernel are planted in good plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static uint32_t count_turns(const Graph *g)
     return n;
 }
 
-static void operands_lie_along_what_is_summed(void **state)
+static void operands_are_contiguous_along_the_summed_index(void **state)
 {
     (void)state;
     for (int k = 0; k < 8; k++) {
@@ -84,22 +84,22 @@ static void operands_lie_along_what_is_summed(void **state)
     }
 }
 
-/* A block's forward pass makes 7 copies of weights and 4 of inputs (one for q, k, v, one for w1,
- * w3). The gradients of 7 outputs have copies, too. */
+/* The forward pass of a block makes 7 copies of weights and 4 of inputs (one for q, k and v, and
+ * one for w1 and w3). The gradients of 7 outputs have copies, too. */
 static void one_copy_for_all_readers(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
     assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
-    t = with(FLOAT8_rowwise); /* the backward pass has its own forms of the inputs */
+    t = with(FLOAT8_rowwise); /* the backward pass uses other forms of the inputs */
     assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
     t.tp = t.dp_shard = 2;
     assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
 }
 
-/* A copy of a tensor that the forward pass quantises is made with it, in one kernel, and kept in
- * its place. The untransposed form ends with the forward products. */
-static void what_is_kept(void **state)
+/* A transposed copy of a tensor that the forward pass quantises is made in the same kernel, and
+ * kept instead of the tensor. The untransposed form ends with the forward products. */
+static void transposed_copies_are_made_and_kept_with_their_tensor(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
@@ -122,8 +122,8 @@ static void what_is_kept(void **state)
     assert_int_equal(n_kept, 4);
 }
 
-/* A recomputed tensor is transposed where it is recomputed, and not before. */
-static void what_is_made_again(void **state)
+/* A recomputed tensor is transposed only when it is recomputed. */
+static void recomputed_tensors_are_transposed_again(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
@@ -138,14 +138,14 @@ static void what_is_made_again(void **state)
         assert_int_equal(p->code.at[to->last].phase == PHASE_forward, in->phase == PHASE_forward);
         n += in->phase != PHASE_forward;
     }
-    /* weights that forward reads again, inputs, gradients; the outputs of wo and w2 are not
-     * needed */
+    /* Weights that the forward pass reads again, inputs and gradients are transposed. The outputs
+     * of wo and w2 are not needed. */
     assert_true(n >= 4 + 7 && n <= 7 + 4 + 7);
 }
 
-/* If sequence parallelism gathers a tensor for the backward pass, a part is kept, as without
- * copies; it is transposed after the gather. */
-static void what_is_gathered_again(void **state)
+/* If sequence parallelism gathers a tensor for the backward pass, a rank keeps its part, as it does
+ * without copies. The tensor is transposed after the gather. */
+static void gathered_tensors_are_transposed_after_the_gather(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
@@ -159,11 +159,11 @@ static void what_is_gathered_again(void **state)
         n_late += g->tensors.at[n->in[0]].producer <= g->n_forward;
         n_apart += g->tensors.at[n->in[0]].producer + 1 != id;
     }
-    /* the backward pass transposes two tensors of the forward pass: the input of wq, wk and wv, and
-     * the input of w1 and w3 */
+    /* The backward pass transposes two tensors of the forward pass: the input of wq, wk and wv, and
+     * the input of w1 and w3. */
     assert_int_equal(n_late, 2);
-    /* neither these nor the gradients of the outputs of wo and w2 are transposed where they are
-     * made */
+    /* These two, and the gradients of the outputs of wo and w2, are not transposed where they are
+     * made. */
     assert_int_equal(n_apart, 2 + 2);
 }
 
@@ -171,7 +171,7 @@ typedef struct Case {
     Plan *plan;
     Program *p;
     Diag d;
-    Pc pair; /* the op that quantises; the copy follows it */
+    Pc pair; /* the op that quantises; the copy is the next op */
 } Case;
 
 static Case pair_of(const Tiny *t)
@@ -194,21 +194,21 @@ static void rejected(Case *c, const char *text)
     fail_msg("no '%s' in:\n%s", text, str_text(&s));
 }
 
-static void what_is_no_pair(void **state)
+static void invalid_pairs_in_a_kernel_are_rejected(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
-    Case c = pair_of(&t); /* the kernel has only the copy */
+    Case c = pair_of(&t); /* the kernel lacks the op that quantises */
     c.p->code.at[c.pair].fuse = 0;
     rejected(&c, "no earlier instruction of the kernel quantises");
-    c = pair_of(&t); /* the kernel also has the next instruction */
+    c = pair_of(&t); /* the kernel also contains the next instruction */
     c.p->code.at[c.pair + 2].fuse = c.p->code.at[c.pair].fuse;
     rejected(&c, "follows a transposed copy");
-    /* the copy is of another tensor with the same shape, which was quantised before */
+    /* The copy is of another tensor with the same shape, which was quantised earlier. */
     c = pair_of(&t);
     c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
     rejected(&c, "must transpose the tensor that kernel");
-    /* the kernel also has the instruction before, so that the copy is the third part */
+    /* The kernel also contains the instruction before, so the copy is the third part. */
     c = pair_of(&t);
     for (;; c.pair++) {
         assert_true(c.pair + 1 < c.p->code.n);
@@ -221,13 +221,13 @@ static void what_is_no_pair(void **state)
     rejected(&c, "no earlier instruction of the kernel quantises");
 }
 
-/* The product reads the operand itself although its form needs the copy, or it reads the copy of
- * another operand. */
-static void operands_that_are_not_copies(void **state)
+/* The product reads the operand itself although its form needs the transposed copy, or it reads the
+ * copy of another operand. */
+static void operands_that_are_not_their_copies_are_rejected(void **state)
 {
     (void)state;
     Tiny t = with(FLOAT8_tensorwise);
-    t.hidden = t.dim; /* so that a weight and its transpose have one shape */
+    t.hidden = t.dim; /* so that a weight and its transpose have the same shape */
     Case c = {mutate_copy(made(&t), arena), NULL, diag_in(arena), 0};
     c.p = &c.plan->programs.at[0];
     for (Pc pc = c.p->code.n; pc-- > 1 && !c.pair;) {
@@ -247,13 +247,17 @@ static void operands_that_are_not_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(operands_lie_along_what_is_summed, setup, teardown),
+        cmocka_unit_test_setup_teardown(operands_are_contiguous_along_the_summed_index, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(one_copy_for_all_readers, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_made_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_gathered_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_no_pair, setup, teardown),
-        cmocka_unit_test_setup_teardown(operands_that_are_not_copies, setup, teardown),
+        cmocka_unit_test_setup_teardown(transposed_copies_are_made_and_kept_with_their_tensor,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(recomputed_tensors_are_transposed_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(gathered_tensors_are_transposed_after_the_gather, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(invalid_pairs_in_a_kernel_are_rejected, setup, teardown),
+        cmocka_unit_test_setup_teardown(operands_that_are_not_their_copies_are_rejected, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests_name("turn", tests, NULL, NULL);
 }
