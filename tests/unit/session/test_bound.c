@@ -1,5 +1,5 @@
-/* A search drops plans by lower bounds of their memory and time. So no plan of the corpus may need
- * less memory, or take a shorter step, than its bounds say. */
+/* A search rejects plans by lower bounds of their memory and time. So no plan of the corpus may
+ * need less memory, or take a shorter step, than its bounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ typedef struct Tally {
     uint32_t plans, near; /* near: bounds of at least a third of the true value */
 } Tally;
 
-/* The bytes of the fullest rank. */
+/* Returns the bytes of the fullest rank. */
 static uint64_t most_bytes(const Plan *plan)
 {
     uint64_t most = 0;
@@ -60,8 +60,8 @@ static void check(const char *path, const char *const *set, uint32_t n_set, Tall
     arena_free(arena);
 }
 
-/* Compares the whole plan's memory with the bound from a shorter plan. Returns the quotient of the
- * bound and the memory. */
+/* Compares the memory of a whole plan with the bound from a shorter plan. Returns the bound divided
+ * by the memory. */
 static double check_shorter(const char *const *set, uint32_t n_set)
 {
     Arena *arena = arena_new();
@@ -88,7 +88,7 @@ static double check_shorter(const char *const *set, uint32_t n_set)
     return (double)bound / (double)most;
 }
 
-/* 1f1b with 48 micro-batches and more. */
+/* The plans use 1f1b with at least 48 micro-batches. */
 static void a_short_pipeline_bounds_a_long_one(void **state)
 {
     (void)state;
@@ -150,7 +150,7 @@ static void bounds_are_never_above_the_truth(void **state)
     check_folder(TANDEM_SOURCE_DIR "/scripts/plans", &tally);
     check_folder(TANDEM_SOURCE_DIR "/scripts/plans/one_gpu", &tally);
     check_folder(TANDEM_SOURCE_DIR "/tests/golden", &tally);
-    /* The kinds of sharding, each applied to the usual first plan. */
+    /* These are the kinds of sharding. Each is applied to llama3_8b.lua. */
     static const char *const ways[][4] = {
         {"parallel.ac=none", "mesh.tp=1", "mesh.dp_shard=16"},
         {"parallel.ac=full", "mesh.tp=8", "mesh.dp_shard=2"},
@@ -164,7 +164,7 @@ static void bounds_are_never_above_the_truth(void **state)
         {"parallel.pp.schedule=interleaved_1f1b", "mesh.pp=2", "mesh.dp_shard=4"},
         {"optimizer.clip_norm=0", "mesh.dp_replicate=2", "mesh.dp_shard=4"},
         {"precision.param=bf16", "precision.reduce=bf16", "mesh.tp=2"},
-        /* one micro-step: gradients take the place of activations */
+        /* With one micro-step, gradients take the place of activations. */
         {"batch.global=8", "parallel.ac=none"},
         {"batch.global=8", "parallel.ac=full"},
         {"batch.global=16", "parallel.ac=selective", "mesh.tp=1", "mesh.dp_shard=16"},

@@ -1,5 +1,5 @@
-/* Bounds that are computed from plans of a few layers must never be above the memory and the time
- * of the whole plan, or a search would drop the best plan. */
+/* Some bounds are computed from plans with a few layers. They must never be above the memory or the
+ * time of the whole plan, or a search would reject the best plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 enum { MOST_SET = 12 };
 
 typedef struct Tally {
-    uint32_t plans, timed, sized; /* plans that compile; that have each bound */
-    double time, bytes;           /* sums of the quotients of each bound and the true value */
+    uint32_t plans, timed, sized; /* plans that compile; bounds of time; bounds of memory */
+    double time, bytes;           /* sums of bound / true value */
     double least_time;
 } Tally;
 
@@ -56,8 +56,8 @@ static void compare(const Config *config, PlanFile *file, const LayerBounds *b, 
     if (time < tally->least_time) tally->least_time = time;
 }
 
-/* Compares the bounds with the step of all layers and micro-batches. `code` is the script's text;
- * NULL: the file `path` has it. */
+/* Compares the bounds with the step of all layers and micro-batches. `code` is the script's text,
+ * or NULL if the file `path` has it. */
 static void check_text(const char *path, const char *code, const char *const *set, uint32_t n_set,
                        Tally *tally)
 {
@@ -84,7 +84,7 @@ static void check(const char *path, const char *const *set, uint32_t n_set, Tall
     check_text(path, NULL, set, n_set, tally);
 }
 
-/* Chooses one of texts that '|' separates; an empty one sets nothing. */
+/* Chooses one of the texts that '|' separates. An empty text sets nothing. */
 static void choose(uint64_t seed, uint64_t index, const char *texts, char into[64],
                    const char **set, uint32_t *n)
 {
@@ -124,7 +124,7 @@ static void report(const Tally *t)
 
 static const char *const llama = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 
-static void plans_without_stages(void **state)
+static void bounds_hold_for_plans_without_stages(void **state)
 {
     (void)state;
     static const char *const drawn[] = {
@@ -162,7 +162,7 @@ static void plans_without_stages(void **state)
     assert_true(t.bytes / t.sized > .6);
 }
 
-static void pipelines(void **state)
+static void bounds_hold_for_pipelines(void **state)
 {
     (void)state;
     static const char *const drawn[] = {
@@ -186,8 +186,8 @@ static void pipelines(void **state)
     assert_true(t.time / t.timed > .9);
 }
 
-/* Returns a script for this model: Mixtral and DeepSeek begin with layers that do not repeat, and
- * Gemma and gpt-oss repeat more than one layer. */
+/* Returns a script for this model. Mixtral and DeepSeek begin with layers that do not repeat. Gemma
+ * and gpt-oss repeat groups of several layers. */
 static const char *script_of(const char *model, const char *parallel, char code[768])
 {
     snprintf(code, 768,
@@ -200,7 +200,7 @@ static const char *script_of(const char *model, const char *parallel, char code[
     return code;
 }
 
-static void layers_that_do_not_all_repeat(void **state)
+static void bounds_hold_if_some_layers_do_not_repeat(void **state)
 {
     (void)state;
     static const char *const models[] = {
@@ -241,12 +241,13 @@ static void layers_that_do_not_all_repeat(void **state)
         assert_true(t.plans > 0);
         if (t.timed == 0) fail_msg("%s has no bound from few layers", models[m]);
         assert_true(t.time / t.timed > .75);
-        assert_true(m == 3 || t.bytes / t.sized > .85); /* Gemma 3: periods of six layers */
+        assert_true(m == 3 || t.bytes / t.sized > .85); /* Gemma 3 repeats groups of six layers */
     }
 }
 
-/* The first stage has the layers that do not repeat, or each stage has whole periods. */
-static void stages_of_layers_that_do_not_all_repeat(void **state)
+/* The first stage has the layers that do not repeat, or each stage has whole groups of layers that
+ * repeat. */
+static void bounds_hold_for_stages_with_layers_that_do_not_repeat(void **state)
 {
     (void)state;
     static const char *const models[] = {"mixtral' '8x7b'",
@@ -272,8 +273,8 @@ static void stages_of_layers_that_do_not_all_repeat(void **state)
     }
 }
 
-/* The first stages have one layer more than the last ones. */
-static void uneven_pipelines(void **state)
+/* The first stages have one layer more than the last stages. */
+static void bounds_hold_for_uneven_pipelines(void **state)
 {
     (void)state;
     static const char *const drawn[] = {"cluster.nodes=3",
@@ -292,9 +293,10 @@ static void uneven_pipelines(void **state)
     assert_true(t.time / t.timed > .8);
 }
 
-/* Bounds from one and two layers on each stage were above the first plan's memory: two gathered
- * layers live at the same time. Bounds from two and three layers were above the second plan's. */
-static void layers_that_live_at_the_same_time(void **state)
+/* Some bounds were once too high, because two gathered layers live at the same time. Bounds from
+ * one and two layers a stage were above the first plan's memory, and those from two and three
+ * layers above the second's. */
+static void bounds_hold_if_two_layers_live_at_once(void **state)
 {
     (void)state;
     static const char *const reduced[] = {
@@ -314,11 +316,11 @@ static void layers_that_live_at_the_same_time(void **state)
 
 /* A unit or a bucket that spans layers is one collective, whose time does not grow evenly with the
  * number of layers. For such plans, bounds were once up to 1.8 times the truth. */
-static void units_that_span_layers(void **state)
+static void plans_with_units_over_layers_have_no_bound(void **state)
 {
     (void)state;
-    /* always: no drawn plan with this pass may have a bound. Others may: large buckets of 25 and 4
-     * MiB end with each layer. */
+    /* always: no drawn plan with this pass may have a bound. Other plans may have one: large
+     * buckets of 25 and 4 MiB end with each layer. */
     static const struct {
         const char *text;
         bool always;
@@ -362,7 +364,7 @@ static void units_that_span_layers(void **state)
     assert_int_equal(t.plans, 3 * PARALLEL);
 }
 
-/* This model has two kinds of blocks: of images, and of text. */
+/* This model has two kinds of blocks: for images and for text. */
 static void unequal_layers_have_no_bound(void **state)
 {
     (void)state;
@@ -382,13 +384,14 @@ static void unequal_layers_have_no_bound(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_without_stages),
-                                       cmocka_unit_test(pipelines),
-                                       cmocka_unit_test(layers_that_do_not_all_repeat),
-                                       cmocka_unit_test(uneven_pipelines),
-                                       cmocka_unit_test(stages_of_layers_that_do_not_all_repeat),
-                                       cmocka_unit_test(layers_that_live_at_the_same_time),
-                                       cmocka_unit_test(units_that_span_layers),
-                                       cmocka_unit_test(unequal_layers_have_no_bound)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_hold_for_plans_without_stages),
+        cmocka_unit_test(bounds_hold_for_pipelines),
+        cmocka_unit_test(bounds_hold_if_some_layers_do_not_repeat),
+        cmocka_unit_test(bounds_hold_for_uneven_pipelines),
+        cmocka_unit_test(bounds_hold_for_stages_with_layers_that_do_not_repeat),
+        cmocka_unit_test(bounds_hold_if_two_layers_live_at_once),
+        cmocka_unit_test(plans_with_units_over_layers_have_no_bound),
+        cmocka_unit_test(unequal_layers_have_no_bound)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

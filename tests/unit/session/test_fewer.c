@@ -1,5 +1,5 @@
-/* A step of many micro-batches that is computed from few must equal the step that simulates all: to
- * the picosecond, and to the byte. */
+/* A step of many micro-batches may be computed from a few. The result must equal a simulation of
+ * all micro-batches, to the picosecond and to the byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -72,7 +72,7 @@ static void same_memory(const SimReport *a, const SimReport *b)
     assert_int_equal(a->held.process_bytes, b->held.process_bytes);
 }
 
-/* True if the attributes are equal except for the scale, because the loss of the shorter step has
+/* Returns true if the attributes are equal except for the scale: the loss of the shorter step has
  * another divisor. */
 static bool same_attrs(const Plan *a, AttrsId x, const Plan *b, AttrsId y)
 {
@@ -104,7 +104,8 @@ static bool same_instr(const Plan *a, const Program *p, const Plan *b, const Pro
         ;
 }
 
-/* Offsets of views are compared; roots have no offsets in the longer programs. */
+/* Compares the offsets of views, but not of roots, which have no offsets in the lengthened
+ * programs. */
 static bool same_buffer(const Buffer *longer, const Buffer *y)
 {
     Buffer own = *longer, *x = &own;
@@ -116,7 +117,7 @@ static bool same_buffer(const Buffer *longer, const Buffer *y)
         ;
 }
 
-/* The lengthened programs are those that the lowering makes for all micro-batches. */
+/* Checks that the lengthened programs are those that lowering makes for all micro-batches. */
 static void same_programs(const Plan *longer, const Plan *all, const char *name)
 {
     assert_int_equal(longer->programs.n, all->programs.n);
@@ -138,8 +139,8 @@ static void same_programs(const Plan *longer, const Plan *all, const char *name)
     }
 }
 
-/* Compares both ways, unless the step has few micro-batches. by_period: compares only times; the
- * time of a pipeline comes from its period. */
+/* Compares both ways, unless the step has few micro-batches. With by_period, the time of a pipeline
+ * comes from its period, and only times are compared. */
 static void compare(const char *path, const char *const *set, uint32_t n_set, bool by_period,
                     Tally *tally)
 {
@@ -200,7 +201,7 @@ static void compare(const char *path, const char *const *set, uint32_t n_set, bo
     arena_free(arena);
 }
 
-/* Chooses one of texts that '|' separates; an empty one sets nothing. */
+/* Chooses one of the texts that '|' separates. An empty text sets nothing. */
 static void choose(uint64_t seed, uint64_t index, const char *texts, char into[64],
                    const char **set, uint32_t *n)
 {
@@ -225,7 +226,7 @@ static void compare_random(const char *path, const char *const *choices, uint64_
     compare(path, set, n, by_period, tally);
 }
 
-static void accumulated_gradients(void **state)
+static void steps_with_accumulated_gradients_follow_from_few(void **state)
 {
     (void)state;
     static const char *const llama[] = {
@@ -257,9 +258,10 @@ static void accumulated_gradients(void **state)
     assert_true(8 * tally.aperiodic <= tally.compared);
 }
 
-/* The whole plan of this step once found other offsets than the short one, and needed 1.1 % more.
+/* The whole plan of this step once found other offsets than the short plan, and needed 1.1 % more
+ * memory.
  */
-static void the_whole_plan_needs_no_more(void **state)
+static void the_whole_plan_needs_no_more_memory(void **state)
 {
     (void)state;
     static const char *const set[] = {"mesh.dp_shard=-1", "mesh.tp=8",        "batch.global=256",
@@ -270,7 +272,7 @@ static void the_whole_plan_needs_no_more(void **state)
     assert_int_equal(tally.aperiodic, 0);
 }
 
-static void periods_of_pipelines(void **state)
+static void times_of_pipelines_follow_from_a_period(void **state)
 {
     (void)state;
     static const char *const all[] = {
@@ -290,14 +292,14 @@ static void periods_of_pipelines(void **state)
     print_message("%u compared, %u of them aperiodic\n", tally.compared, tally.aperiodic);
     assert_true(tally.compared >= SAMPLE(12, 4));
     assert_true(2 * tally.aperiodic <= tally.compared);
-    /* a period of gpipe's forward work lacks the backward work */
+    /* A period of gpipe's forward work does not contain its backward work. */
     compare(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", gpipe, 5, true, &forward_first);
     assert_int_equal(forward_first.compared, 1);
     assert_int_equal(forward_first.aperiodic, 1);
 }
 
-/* Whole reports: programs, times, and memory. */
-static void lengthened_pipelines(void **state)
+/* Compares whole reports: programs, times and memory. */
+static void lengthened_pipelines_equal_whole_ones(void **state)
 {
     (void)state;
     static const char *const llama[] = {
@@ -341,7 +343,7 @@ static void lengthened_pipelines(void **state)
     assert_true(2 * tally.aperiodic <= tally.compared);
 }
 
-/* Programs of other schedules have no period of this kind. With copies of a part of them, ranks
+/* Programs of other schedules have no period of this kind. If a part of them were copied, ranks
  * would wait for ever. */
 static void other_schedules_are_not_lengthened(void **state)
 {
@@ -375,8 +377,8 @@ typedef struct Place { /* the place of a field in its record */
     size_t at, size;
 } Place;
 
-/* The fields of the table fill the record, except for bytes that align the next field or the
- * record. So a field that is missing in the table leaves a gap, unless it fits into such bytes. */
+/* Checks that the table's fields fill the record, except for bytes of alignment. A field that is
+ * missing in the table leaves a gap, unless it fits into such bytes. */
 static void expect_filled(const Place *fields, size_t n, size_t size, size_t aligned)
 {
     size_t end = 0;
@@ -393,7 +395,7 @@ static void expect_filled(const Place *fields, size_t n, size_t size, size_t ali
     assert_true(size - end < aligned);
 }
 
-static void all_fields_are_in_the_table(void **state)
+static void tables_of_fields_fill_their_records(void **state)
 {
     (void)state;
 #define PLACE(type, field)      {offsetof(type, field), sizeof(((type *)0)->field)},
@@ -416,11 +418,11 @@ static void all_fields_are_in_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_fields_are_in_the_table),
-        cmocka_unit_test(accumulated_gradients),
-        cmocka_unit_test(the_whole_plan_needs_no_more),
-        cmocka_unit_test(periods_of_pipelines),
-        cmocka_unit_test(lengthened_pipelines),
+        cmocka_unit_test(tables_of_fields_fill_their_records),
+        cmocka_unit_test(steps_with_accumulated_gradients_follow_from_few),
+        cmocka_unit_test(the_whole_plan_needs_no_more_memory),
+        cmocka_unit_test(times_of_pipelines_follow_from_a_period),
+        cmocka_unit_test(lengthened_pipelines_equal_whole_ones),
         cmocka_unit_test(other_schedules_are_not_lengthened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

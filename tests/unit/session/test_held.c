@@ -1,5 +1,5 @@
-/* A script may be held open to answer many requests. It must give the same plans and messages as a
- * script that runs anew for each load. */
+/* A script may be kept open to answer many requests. It must give the same plans and messages as a
+ * script that runs again for each load. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,11 +25,11 @@ static uint32_t n_sets(const Case *c)
 }
 
 /* Limits of processor time [s]: for scripts that loop without end, and for all others. The second
- * only guards against hanging, and must let a slow machine finish. */
+ * limit only guards against hanging, and must let a slow machine finish. */
 #define SHORT_S   .4
 #define PATIENT_S 60
 
-/* The plan's id and scripts, every message, and the lines of the script that nodes name. */
+/* Returns the plan's id and scripts, every message, and the script's lines that nodes name. */
 static const char *answer(const char *path, const Case *c, double cpu_s, FrontScript *script,
                           Arena *arena)
 {
@@ -58,7 +58,7 @@ static const char *answer(const char *path, const Case *c, double cpu_s, FrontSc
     return str_text(&out);
 }
 
-/* Loads the cases one after the other, so that each could leave something to the next. */
+/* Loads the cases one after the other with a kept script, so that each could affect the next. */
 static void compare(const char *path, const Case *cases, uint32_t n, double cpu_s)
 {
     Arena *kept = arena_new(), *arena = arena_new();
@@ -75,7 +75,7 @@ static void compare(const char *path, const Case *cases, uint32_t n, double cpu_
 
 #define COMPARE(path, cases, cpu_s) compare(path, cases, sizeof(cases) / sizeof *(cases), cpu_s)
 
-static void test_settings(void **state)
+static void settings_give_the_same_answers_as_new_loads(void **state)
 {
     (void)state;
     static const Case cases[] = {{{NULL}},
@@ -105,7 +105,7 @@ static void test_settings(void **state)
     COMPARE(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", cases, PATIENT_S);
 }
 
-static void test_other_plans(void **state)
+static void other_plans_give_the_same_answers_as_new_loads(void **state)
 {
     (void)state;
     static const Case cases[] = {{{NULL}}, {{"batch.micro=2"}}, {{"parallel.ac=full"}}, {{NULL}}};
@@ -127,8 +127,8 @@ static const char model_code[] =
     "return plan { batch = batch, precision = { compute = 'fp32' }, mesh = { dp_shard = 1 },\n"
     "  model = { config = {}, build = build } }\n";
 
-/* The model counts its own calls, and reads the plan's table. */
-static void test_model_that_sees_the_plan(void **state)
+/* The model counts its calls, and reads the plan's table. */
+static void a_model_that_reads_the_plan_is_traced_anew(void **state)
 {
     (void)state;
     static const Case cases[] = {{{NULL}},
@@ -141,9 +141,10 @@ static void test_model_that_sees_the_plan(void **state)
     COMPARE("sees.lua", cases, SHORT_S);
 }
 
-/* Plans whose tables cannot be put back after a request, and models that reach too much to be known
- * apart from the plan. `batch` and `build` stand before the plan. */
-static void test_plans_that_are_not_kept(void **state)
+/* The tables of some of these plans cannot be restored after a request. Other models reach so many
+ * values that their trace cannot be kept. The texts of `before` come before the plan, after `batch`
+ * and `build`. */
+static void plans_that_cannot_be_kept_give_the_same_answers(void **state)
 {
     (void)state;
     static const Case cases[] = {
@@ -173,7 +174,7 @@ static void test_plans_that_are_not_kept(void **state)
 static const char broken_code[] = "local nn = require 'tandem.nn'\nerror 'no plan today'\n";
 static const char endless_code[] = "while true do end\n";
 
-static void test_scripts_that_fail(void **state)
+static void failing_scripts_give_the_same_answers(void **state)
 {
     (void)state;
     static const Case cases[] = {{{NULL}}, {{"batch.micro=2"}}};
@@ -195,7 +196,7 @@ static const Tensor *first_tensor(FrontScript *script, const char *set, Arena *a
 }
 
 /* Two loads share the graph if only settings differ that the model cannot see. */
-static void test_one_trace(void **state)
+static void loads_share_a_trace_unless_the_model_sees_the_setting(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -221,7 +222,7 @@ static void test_one_trace(void **state)
 
 static const Case shipped_sets[] = {{{"runtime=torchtitan"}}, {{"runtime=automodel"}}};
 
-/* Checks the promise of session_same_program: the programs are equal. */
+/* Checks that plans are equal if session_same_program says so. */
 static void check_same(const char *path, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -240,7 +241,7 @@ static void check_same(const char *path, Arena *arena)
     }
 }
 
-static void test_same_program(void **state)
+static void plans_with_the_same_program_are_recognised(void **state)
 {
     (void)state;
     static const char *const names[] = {"llama3_8b", "llama3_70b_pp", "mixtral_8x7b"};
@@ -254,13 +255,13 @@ static void test_same_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_other_plans),
-        cmocka_unit_test(test_model_that_sees_the_plan),
-        cmocka_unit_test(test_plans_that_are_not_kept),
-        cmocka_unit_test(test_scripts_that_fail),
-        cmocka_unit_test(test_one_trace),
-        cmocka_unit_test(test_same_program),
+        cmocka_unit_test(settings_give_the_same_answers_as_new_loads),
+        cmocka_unit_test(other_plans_give_the_same_answers_as_new_loads),
+        cmocka_unit_test(a_model_that_reads_the_plan_is_traced_anew),
+        cmocka_unit_test(plans_that_cannot_be_kept_give_the_same_answers),
+        cmocka_unit_test(failing_scripts_give_the_same_answers),
+        cmocka_unit_test(loads_share_a_trace_unless_the_model_sees_the_setting),
+        cmocka_unit_test(plans_with_the_same_program_are_recognised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Uses libtandem as an outside program would: only its header and its archive. Its numbers must be
+/* Uses libtandem as another program would: only its header and its archive. Its numbers must be
  * those of the command. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@ static double number(const TandemPlan *plan, const char *name)
     return value;
 }
 
-static void loads_checks_and_predicts(void **state)
+static void the_library_loads_checks_and_predicts_a_plan(void **state)
 {
     (void)state;
     TandemPlan *plan = tandem_load(llama, NULL, 0);
@@ -71,7 +71,7 @@ static void settings_change_the_plan_and_texts_are_read_back(void **state)
     assert_string_equal(tandem_plan_id(plan), tandem_plan_id(again));
     assert_string_equal(tandem_plan_show(plan), tandem_plan_show(again));
     assert_true(tandem_check(again));
-    assert_false(tandem_simulate(again, NULL)); /* a text names no hardware */
+    assert_false(tandem_simulate(again, NULL)); /* a plan's text names no hardware */
     assert_non_null(strstr(tandem_diagnostics(again), "no-cluster"));
     tandem_free(plan);
     tandem_free(other);
@@ -79,8 +79,8 @@ static void settings_change_the_plan_and_texts_are_read_back(void **state)
     arena_free(arena);
 }
 
-/* Returns the number that `sim --json` gives for `key` at the outermost level: other frameworks'
- * verdicts lie deeper and have the same keys. */
+/* Returns the number that `sim --json` prints for `key` at the outermost level. Verdicts about
+ * frameworks lie deeper and have the same keys. */
 static double told(Arena *arena, const char *json, const char *key)
 {
     const char *line = arena_print(arena, "\n  %s", key), *at = strstr(json, line);
@@ -110,8 +110,9 @@ static void check_shipped(Arena *arena, const char *name)
     tandem_free(plan);
 }
 
-/* One pipeline: the library and the command give the same numbers, runtime profiles included. */
-static void equals_sim_for_every_shipped_plan(void **state)
+/* The library and the command must give the same numbers for every shipped plan, also with a
+ * runtime profile. */
+static void numbers_equal_those_of_sim_for_every_shipped_plan(void **state)
 {
     (void)state;
     static const char *const folders[] = {"", "one_gpu/"};
@@ -124,8 +125,9 @@ static void equals_sim_for_every_shipped_plan(void **state)
         for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
             size_t length = strlen(e->d_name);
             if (length < 5 || strcmp(e->d_name + length - 4, ".lua") != 0) continue;
-            if (strcmp(e->d_name, "h200.lua") == 0) continue; /* only a part of its neighbours */
-            /* Its costs are measured on this machine and kept in a store. */
+            /* only a part of the plans beside it */
+            if (strcmp(e->d_name, "h200.lua") == 0) continue;
+            /* This plan's costs are measured on this machine and kept in a store. */
             if (strcmp(e->d_name, "tiny_text.lua") == 0) continue;
             if (seen++ % SAMPLE(1, 4) != 0) continue;
             check_shipped(arena,
@@ -138,8 +140,8 @@ static void equals_sim_for_every_shipped_plan(void **state)
     assert_true(n >= SAMPLE(15, 4));
 }
 
-/* The runtime profile must count; it was once dropped here. */
-static void the_runtime_counts(void **state)
+/* The runtime profile must change the prediction. The library once ignored it. */
+static void the_runtime_changes_the_prediction(void **state)
 {
     (void)state;
     static const char *const settings[] = {"runtime=torchtitan"};
@@ -150,7 +152,7 @@ static void the_runtime_counts(void **state)
     tandem_free(other);
 }
 
-static void mistakes_are_diagnostics(void **state)
+static void mistakes_are_reported_as_diagnostics(void **state)
 {
     (void)state;
     TandemPlan *plan = tandem_load("no-such-file.lua", NULL, 0);
@@ -170,8 +172,8 @@ static void mistakes_are_diagnostics(void **state)
     tandem_free(NULL);
 }
 
-/* In a program with decimal commas, the library still uses points, and the program's locale is
- * unchanged. */
+/* In a program with decimal commas, the library still uses points and does not change the program's
+ * locale. */
 static void a_locale_with_commas_changes_nothing(void **state)
 {
     (void)state;
@@ -187,7 +189,7 @@ static void a_locale_with_commas_changes_nothing(void **state)
     if (made.exit_code != 0 || setlocale(LC_ALL, "de_DE.UTF-8") == NULL) {
         tandem_free(plain);
         arena_free(arena);
-        skip(); /* the system has no sources of locales */
+        skip(); /* the system lacks the sources of locales */
     }
     TandemPlan *plan = tandem_load(llama, settings, 1);
     if (tandem_status(plan) != 0) fail_msg("%s", tandem_diagnostics(plan));
@@ -210,11 +212,11 @@ static void a_locale_with_commas_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loads_checks_and_predicts),
+        cmocka_unit_test(the_library_loads_checks_and_predicts_a_plan),
         cmocka_unit_test(settings_change_the_plan_and_texts_are_read_back),
-        cmocka_unit_test(equals_sim_for_every_shipped_plan),
-        cmocka_unit_test(the_runtime_counts),
-        cmocka_unit_test(mistakes_are_diagnostics),
+        cmocka_unit_test(numbers_equal_those_of_sim_for_every_shipped_plan),
+        cmocka_unit_test(the_runtime_changes_the_prediction),
+        cmocka_unit_test(mistakes_are_reported_as_diagnostics),
         cmocka_unit_test(a_locale_with_commas_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

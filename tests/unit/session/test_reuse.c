@@ -1,6 +1,6 @@
-/* A plan may be used again under another cluster or runtime if its key is equal. It must then be
- * the plan that a new load would have made. Tests of the key are generated from the tables that
- * read a plan, so they miss no field. */
+/* A compiled plan may serve another cluster or runtime if the key is equal. It must then be the
+ * plan that a new load would have made. Tests of the key are generated from the tables that read a
+ * plan, so they miss no field. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
 enum { MOST_SET = 8, MOST_POINTS = 64 };
-enum { TOGETHER = SAMPLE(1, 12) }; /* fields that change in one plan */
+enum { TOGETHER = SAMPLE(1, 12) }; /* how many fields change together in one plan */
 
 static bool is_of(const Field *f, const char *table)
 {
@@ -62,15 +62,16 @@ static bool same_key(const Config *a, const Config *b)
     return x.n == y.n && memcmp(x.at, y.at, x.n) == 0;
 }
 
-/* With float8{} a plan depends on the architecture, and every plan on whether it names a
+/* With float8{}, a plan depends on the architecture. Every plan depends on whether it names a
  * runtime. */
 static bool may_matter(const Field *f)
 {
     return strcmp(f->path, "cluster.device.arch") == 0 || strcmp(f->path, "runtime.name") == 0;
 }
 
-/* A change of any other value of the plan gives another key; a change of hardware does not. */
-static void the_key_has_what_the_planner_reads(void **state)
+/* A change of the hardware keeps the key. A change of any other value of the plan gives another
+ * key. */
+static void the_key_contains_what_the_planner_reads(void **state)
 {
     (void)state;
     static const char *const set[] = {"parallel.float8=rowwise"};
@@ -93,8 +94,8 @@ static void the_key_has_what_the_planner_reads(void **state)
     assert_true(n_out > 500); /* fewer would mean that the table was not found */
 }
 
-/* A plan with one pass; the key has every option of it. */
-static void the_key_has_every_option(void **state)
+/* For a plan with one pass, the key must contain every option of the pass. */
+static void the_key_contains_every_option_of_passes(void **state)
 {
     (void)state;
     Graph graph;
@@ -121,8 +122,8 @@ static void the_key_has_every_option(void **state)
     assert_true(n > 50);
 }
 
-/* A list has another key if one of its entries changes. */
-static void the_key_has_the_entries_of_lists(void **state)
+/* If an entry of a list changes, the key changes. */
+static void the_key_contains_the_entries_of_lists(void **state)
 {
     (void)state;
     Graph graph;
@@ -134,7 +135,7 @@ static void the_key_has_the_entries_of_lists(void **state)
     Pattern one = {.path = "layers.*", .loc = {llama, 2}};
     list_push(arena, &a->passes[0].fsdp2.units, one);
     list_push(arena, &b->passes[0].fsdp2.units, one);
-    assert_true(same_key(a, b)); /* the lists lie at different places */
+    assert_true(same_key(a, b)); /* although the lists lie at different addresses */
     b->passes[0].fsdp2.units.at[0].path = "layers.0";
     assert_false(same_key(a, b));
     b->passes[0].fsdp2.units.at[0] = one;
@@ -142,8 +143,9 @@ static void the_key_has_the_entries_of_lists(void **state)
     assert_false(same_key(a, b));
 }
 
-/* An address in the memory of the load could belong to another text at the next load. */
-static void memory_of_the_load_has_no_key(void **state)
+/* A text in the memory of the load must give no key: its address could belong to another text at
+ * the next load. */
+static void texts_in_memory_of_the_load_give_no_key(void **state)
 {
     (void)state;
     Graph graph;
@@ -163,7 +165,7 @@ static void memory_of_the_load_has_no_key(void **state)
     assert_false(planned_key(planned, load, &key));
     planned->config.passes[0] = draft_pass_default(PASS_pp, (Loc){llama, 1});
     planned->config.passes[0].pp.is_own = true;
-    assert_false(planned_key(planned, load, &key)); /* the script computes the schedule */
+    assert_false(planned_key(planned, load, &key)); /* the script computes this schedule */
     arena_free(load);
 }
 
@@ -183,7 +185,7 @@ static const char *id_of(const Config *config, const Graph *graph)
     return id;
 }
 
-/* `last`: the last field that was changed; NULL: the last one of the table. */
+/* `last` is the last field that was changed, or NULL for the last field of the table. */
 static void check_id(const char *id, const Config *base, Draft *other, const Graph *graph,
                      const Field *last)
 {
@@ -193,9 +195,9 @@ static void check_id(const char *id, const Config *base, Draft *other, const Gra
 }
 
 /* Compiles a plan after a change of each field of the hardware and of the runtime. Under the
- * sanitizers, neighbours in the table change together. `is_local` chooses kernels, whose workspace
- * is part of the plan. */
-static void plans_depend_on_nothing_else(void **state)
+ * sanitizers, several neighbouring fields change together. `is_local` keeps its value: it chooses
+ * kernels, whose workspace is part of the plan. */
+static void hardware_outside_the_key_does_not_change_a_plan(void **state)
 {
     (void)state;
     static const char *const set[] = {"model=llama:tiny", "batch.seq=64", "mesh.tp=2",
@@ -229,7 +231,7 @@ typedef struct Point {
     uint32_t n_set;
 } Point;
 
-/* Everything that a load says: the plan, the diagnostics, and the prediction. */
+/* Returns all results of a load as text: the plan, the diagnostics and the prediction. */
 static const char *loaded(const Point *point, FrontScript *script, PlanReuse *reuse, bool few)
 {
     Arena *own = arena_new();
@@ -262,9 +264,10 @@ static const char *loaded(const Point *point, FrontScript *script, PlanReuse *re
     return all;
 }
 
-/* Each point gives the same with and without plans of other points. together: the number of points
- * that differ only in the setting that was varied last; they follow each other. without: the
- * answers without plans of other points; NULL: not loaded yet. */
+/* Checks that each point gives the same result with and without plans of other points. Returns how
+ * many points used another point's plan. `together` points differ only in the setting that was
+ * varied last, and are loaded one after the other. `without` stores the results without plans of
+ * other points; NULL: not loaded yet. */
 static uint32_t compare(const Point *points, uint32_t n, uint32_t together, bool few,
                         const char **without)
 {
@@ -290,7 +293,7 @@ static uint32_t compare(const Point *points, uint32_t n, uint32_t together, bool
     return n_found;
 }
 
-/* Adds a setting to `n` points: copies them for each value. Returns their new number. */
+/* Adds each of the settings to copies of `n` points. Returns the new number of points. */
 static uint32_t vary(Point *points, uint32_t n, const char *const *settings, uint32_t n_settings)
 {
     assert_true(n * n_settings <= MOST_POINTS);
@@ -307,7 +310,7 @@ static uint32_t vary(Point *points, uint32_t n, const char *const *settings, uin
     vary(points, n, (const char *const[]){__VA_ARGS__},                                            \
          sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 
-static void points_of_a_sweep_are_the_same(void **state)
+static void points_of_a_sweep_are_the_same_with_reused_plans(void **state)
 {
     (void)state;
     Point points[MOST_POINTS] = {{{"mesh.dp_shard=-1", "model=llama:3.2-1b"}, 2}};
@@ -320,16 +323,17 @@ static void points_of_a_sweep_are_the_same(void **state)
     assert_true(compare(points, n, 4, true, without) >= 5);
 }
 
-/* The architecture decides the layout of 8-bit copies, so plans of two architectures differ, also
- * if --cluster names them. */
-static void architectures_are_told_apart(void **state)
+/* The architecture decides the layout of 8-bit copies. So plans for two architectures must differ,
+ * also if --cluster names them. */
+static void plans_of_two_architectures_are_not_shared(void **state)
 {
     (void)state;
     Point points[MOST_POINTS] = {{{"mesh.dp_shard=-1", "model=llama:3.2-1b"}, 2}};
     uint32_t n = VARY(points, 1, "parallel.float8=rowwise", "parallel.ac=none");
     n = VARY(points, n, "runtime=none", "runtime=torchtitan");
     n = VARY(points, n, "gpu=h100", "gpu=b200", "gpu=h200", "cluster=hgx_b200");
-    /* three of four points, except with float8{} on Tandem's own executor */
+    /* Three of four points use the first one's plan, except with float8{} on Tandem's own
+     * executor. */
     const char *without[MOST_POINTS] = {NULL};
     assert_int_equal(compare(points, n, 4, false, without), 9);
 }
@@ -338,10 +342,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
-        TEST(the_key_has_what_the_planner_reads), TEST(the_key_has_every_option),
-        TEST(the_key_has_the_entries_of_lists),   TEST(memory_of_the_load_has_no_key),
-        TEST(plans_depend_on_nothing_else),       TEST(points_of_a_sweep_are_the_same),
-        TEST(architectures_are_told_apart),
+        TEST(the_key_contains_what_the_planner_reads),
+        TEST(the_key_contains_every_option_of_passes),
+        TEST(the_key_contains_the_entries_of_lists),
+        TEST(texts_in_memory_of_the_load_give_no_key),
+        TEST(hardware_outside_the_key_does_not_change_a_plan),
+        TEST(points_of_a_sweep_are_the_same_with_reused_plans),
+        TEST(plans_of_two_architectures_are_not_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The key of a prediction, and the steps from a script to its prediction. If a value were missing
- * in the key, the store would answer with the prediction of another plan. Tests of the key are
- * generated from the table that reads a plan, so a new field is tested automatically. */
+/* The key of a prediction, and the way from a script to its prediction. If a value were missing in
+ * the key, the store would answer with another plan's prediction. Tests of the key are generated
+ * from the table that reads a plan, so they cover a new field automatically. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,17 +63,17 @@ static void every_field_of_hardware_and_runtime_is_in_the_key(void **state)
         if (!change_field(f, (char *)&other + f->offset)) continue;
         const char *why = field_why_idle(f->path);
         const bool changes = strcmp(key, key_of(&other)) != 0;
-        /* The cluster's name is part of the key, but not of the hash. */
+        /* The cluster's name is a part of the key, but not of the hash. */
         if (!changes && why == NULL) fail_msg("%s is not in the key of a prediction", f->path);
         if (why != NULL) assert_true(strlen(why) > 20);
         n_changed += changes;
         n_idle += why != NULL;
     }
-    assert_true(n_changed > 500); /* or the table was not found */
+    assert_true(n_changed > 500); /* fewer would mean that the table was not found */
     assert_true(n_idle < 5);
 }
 
-/* A number out of bounds is refused as an integer and as a whole float. */
+/* A number out of bounds must be refused both as an integer and as a whole float. */
 static void whole_floats_have_the_bounds_of_integers(void **state)
 {
     (void)state;
@@ -102,12 +102,12 @@ static void whole_floats_have_the_bounds_of_integers(void **state)
             n++;
         }
     printf("%u fields of whole numbers\n", n);
-    assert_true(n > 40); /* or the tables were not found */
+    assert_true(n > 40); /* fewer would mean that the tables were not found */
 }
 
-/* Each name that the key leaves out must be a field. A misspelt name would excuse nothing, or all.
+/* Each name that the key leaves out must be that of a field. A misspelt name would excuse no field.
  */
-static void idle_fields_exist(void **state)
+static void fields_without_effect_exist(void **state)
 {
     (void)state;
     uint32_t n = 0;
@@ -116,8 +116,8 @@ static void idle_fields_exist(void **state)
     assert_int_equal(n, 3);
 }
 
-/* The simulator interpolates between measured sizes, so a measurement beside a size that the plan
- * needs changes the key. */
+/* The simulator interpolates between measured sizes. So a measurement at a neighbouring size
+ * changes the key. */
 static void a_neighbouring_measurement_changes_the_key(void **state)
 {
     (void)state;
@@ -143,8 +143,8 @@ static void a_neighbouring_measurement_changes_the_key(void **state)
     store_close(store);
 }
 
-/* Two scenarios that differ in the ninth digit are two keys. */
-static void a_scenario_is_told_with_all_digits(void **state)
+/* Two scenarios that differ only in the ninth digit must have two keys. */
+static void the_key_contains_all_digits_of_a_scenario(void **state)
 {
     (void)state;
     static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
@@ -170,9 +170,10 @@ static void a_scenario_is_told_with_all_digits(void **state)
     store_close(store);
 }
 
-/* A report that was made ahead serves only a plain prediction. The test marks it with another time.
+/* A report that was made ahead may serve only a plain prediction. The test marks the report with a
+ * wrong time.
  */
-static void a_simulation_ahead_serves_plain_predictions(void **state)
+static void a_simulation_made_ahead_serves_only_plain_predictions(void **state)
 {
     (void)state;
     static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -212,8 +213,8 @@ static Ps step_of(const char *script, const char *db, const char *setting)
     return strtoll(at + strlen("\n  \"step_ps\":"), NULL, 10);
 }
 
-/* With one store, the second plan once got the first one's number. */
-static void a_store_tells_fields_apart(void **state)
+/* From one store, the second plan once got the first plan's number. */
+static void a_store_distinguishes_settings(void **state)
 {
     (void)state;
     const char *folder = command_new_folder(arena);
@@ -231,7 +232,7 @@ static void a_store_tells_fields_apart(void **state)
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         Ps kept = step_of(script, db, settings[i]), fresh = step_of(script, "none", settings[i]);
         assert_int_equal(kept, fresh);
-        assert_int_equal(kept, step_of(script, db, settings[i])); /* found again */
+        assert_int_equal(kept, step_of(script, db, settings[i])); /* found in the store */
     }
 }
 
@@ -242,8 +243,8 @@ static void refuses(const char *const *words, const char *rule)
         fail_msg("%s: exit %d: %s", rule, r.exit_code, r.err);
 }
 
-/* The named cluster is read first, then the settings change it. */
-static void settings_go_over_a_named_cluster(void **state)
+/* The named cluster is read first, and then the settings change it. */
+static void settings_change_a_named_cluster(void **state)
 {
     (void)state;
     static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -269,7 +270,7 @@ static void settings_go_over_a_named_cluster(void **state)
     assert_int_equal(set.axis_size[AXIS_dp_shard] * set.axis_size[AXIS_tp], 32);
 }
 
-static void rates_have_bounds(void **state)
+static void rates_out_of_bounds_are_refused(void **state)
 {
     (void)state;
     static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -288,7 +289,7 @@ static void rates_have_bounds(void **state)
     }
 }
 
-/* Rates at their bounds: the step is days long, and its parts add up to it. */
+/* With these rates at their bounds, the step takes hours, and its parts still add up. */
 static void the_slowest_network_overflows_nothing(void **state)
 {
     (void)state;
@@ -306,7 +307,7 @@ static void the_slowest_network_overflows_nothing(void **state)
     assert_true(report.compute_ps + report.exposed_ps <= report.step_ps);
 }
 
-static void a_step_beyond_what_is_counted_is_an_error(void **state)
+static void a_step_too_long_to_count_is_an_error(void **state)
 {
     (void)state;
     static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -331,7 +332,8 @@ static void picoseconds_saturate(void **state)
     assert_true(9 * PS_MOST > 0);
 }
 
-/* A list is read to its last byte, even if that is no line end. Lines of another form are left out.
+/* A list is read to its last byte, even if that is not the end of a line. Lines of another form are
+ * skipped.
  */
 static void a_list_of_scripts_is_read_to_its_end(void **state)
 {
@@ -356,16 +358,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
         TEST(every_field_of_hardware_and_runtime_is_in_the_key),
-        TEST(idle_fields_exist),
+        TEST(fields_without_effect_exist),
         TEST(whole_floats_have_the_bounds_of_integers),
         TEST(a_neighbouring_measurement_changes_the_key),
-        TEST(a_scenario_is_told_with_all_digits),
-        TEST(a_simulation_ahead_serves_plain_predictions),
-        TEST(a_store_tells_fields_apart),
-        TEST(settings_go_over_a_named_cluster),
-        TEST(rates_have_bounds),
+        TEST(the_key_contains_all_digits_of_a_scenario),
+        TEST(a_simulation_made_ahead_serves_only_plain_predictions),
+        TEST(a_store_distinguishes_settings),
+        TEST(settings_change_a_named_cluster),
+        TEST(rates_out_of_bounds_are_refused),
         TEST(the_slowest_network_overflows_nothing),
-        TEST(a_step_beyond_what_is_counted_is_an_error),
+        TEST(a_step_too_long_to_count_is_an_error),
         TEST(picoseconds_saturate),
         TEST(a_list_of_scripts_is_read_to_its_end),
     };
