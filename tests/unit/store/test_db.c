@@ -1,5 +1,5 @@
-/* The SQLite wrapper: values are stored and read back, failures are reported, transactions hold,
- * and several processes may create and write at once. */
+/* The SQLite wrapper: values are stored and read back, failures are reported, and transactions are
+ * atomic. Several processes may create a store and write to it at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "tests/support/command.h"
 #include "tests/support/db_fixture.h"
 
-static void values_come_back(void **state)
+static void values_read_back_as_they_were_written(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
@@ -41,24 +41,24 @@ static void values_come_back(void **state)
     assert_true(db_is_null(st, 2));
     assert_false(db_is_null(st, 3));
     assert_false(db_step(st, &f->d));
-    /* At its end the statement was reset, so it can be stepped from the start. */
+    /* At the end of its rows a statement is reset, so it can be stepped from the start. */
     assert_true(db_step(st, &f->d));
     db_reset(st);
     db_close(db);
     db_fixture_fine(f);
 }
 
-static void null_text_is_null(void **state)
+static void a_null_text_is_stored_as_null(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
-    /* The column is NOT NULL, so SQLite must see NULL and refuse it. */
+    /* The column is NOT NULL, so SQLite must see a NULL and refuse it. */
     assert_false(db_run(db, &f->d, "INSERT INTO item (name) VALUES (?)", "s", (const char *)NULL));
     db_fixture_rule(f, "store-error");
     db_close(db);
 }
 
-static void failures_are_told(void **state)
+static void failures_of_statements_are_reported(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
@@ -70,14 +70,14 @@ static void failures_are_told(void **state)
     db_fixture_fine(f);
     assert_false(db_exec(db, "CREATE TABLE item (id)", &f->d));
     db_fixture_rule(f, "store-error");
-    /* The table is STRICT: a column of numbers takes no text. */
+    /* The table is STRICT, so a column of numbers takes no text. */
     assert_false(db_run(db, &f->d, "INSERT INTO item (name, x) VALUES ('a', ?)", "s", "many"));
     db_fixture_rule(f, "store-error");
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), 0);
     db_close(db);
 }
 
-static void a_statement_in_use_is_left_alone(void **state)
+static void a_statement_in_use_is_not_used_again(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
@@ -91,22 +91,22 @@ static void a_statement_in_use_is_left_alone(void **state)
         assert_ptr_not_equal(inner, outer);
         while (db_step(inner, &f->d)) pairs++;
     }
-    assert_int_equal(pairs, 6); /* (1,1) (1,2) (1,3) (2,2) (2,3) (3,3) */
-    /* When no caller reads from the statement any more, it is used again. */
+    assert_int_equal(pairs, 6); /* the pairs (1,1) (1,2) (1,3) (2,2) (2,3) (3,3) */
+    /* When no caller reads from a statement any more, it is used for the next caller. */
     assert_ptr_equal(db_prepare(db, &f->d, sql, "i", (int64_t)1),
                      db_prepare(db, &f->d, sql, "i", (int64_t)2));
     db_close(db);
     db_fixture_fine(f);
 }
 
-static void transactions_hold(void **state)
+static void transactions_keep_all_or_nothing(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
     assert_true(db_begin(db, &f->d));
     assert_true(db_run(db, &f->d, "INSERT INTO item (name) VALUES ('lost')", ""));
     db_rollback(db);
-    db_rollback(db); /* nothing to undo: nothing happens */
+    db_rollback(db); /* without a transaction, nothing happens */
     assert_true(db_begin(db, &f->d));
     assert_true(db_run(db, &f->d, "INSERT INTO item (name) VALUES ('kept')", ""));
     assert_true(db_commit(db, &f->d));
@@ -115,11 +115,11 @@ static void transactions_hold(void **state)
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item WHERE name = 'kept'"), 1);
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), 1);
     assert_false(db_run(db, &f->d, "INSERT INTO item (name) VALUES ('x')", ""));
-    db_fixture_rule(f, "store-error"); /* opened read-only */
+    db_fixture_rule(f, "store-error"); /* it was opened read-only */
     db_close(db);
 }
 
-static void migrates_step_by_step(void **state)
+static void an_older_store_is_migrated(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_open(f->path, false, db_fixture_schema, 1, &f->d);
@@ -149,7 +149,7 @@ static void a_failed_migration_changes_nothing(void **state)
     assert_int_equal(
         db_fixture_count(f, db, "SELECT count(*) FROM sqlite_schema WHERE name = 'extra'"), 0);
     db_close(db);
-    /* A store that cannot be set up does not appear at all. */
+    /* A store that cannot be set up must not appear at all. */
     const char *fresh = arena_print(f->arena, "%s.fresh", f->path);
     assert_null(db_open(fresh, false, broken, 3, &f->d));
     db_fixture_rule(f, "store-error");
@@ -178,7 +178,7 @@ static _Noreturn void write_rows(const char *path)
     _exit(is_fine ? 0 : 1);
 }
 
-static void many_create_and_write_at_once(void **state)
+static void many_processes_create_and_write_at_once(void **state)
 {
     DbFixture *f = *state;
     pid_t child[WRITERS];
@@ -194,7 +194,7 @@ static void many_create_and_write_at_once(void **state)
     }
     Db *db = db_fixture_open(f);
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), WRITERS * ROWS);
-    /* Each transaction saw all earlier ones: no number occurs twice. */
+    /* No number occurs twice, so each transaction saw all earlier ones. */
     assert_int_equal(db_fixture_count(f, db, "SELECT count(DISTINCT more) FROM item"),
                      WRITERS * ROWS);
     db_close(db);
@@ -242,14 +242,14 @@ static void write_part(const char *path, const char *bytes, size_t n)
 
 /* SQLite copies its log into the file page by page. Page 1 is copied first and states the final
  * length. A process that is killed during the copy leaves a file that is too short. The log still
- * holds the rest. */
-static void a_log_half_put_back_is_read(void **state)
+ * has the rest. */
+static void a_log_that_is_half_copied_back_is_read(void **state)
 {
     DbFixture *f = *state;
     const char *wal = arena_print(f->arena, "%s-wal", f->path);
     db_close(db_fixture_open(f));
     Db *db = db_fixture_open(f);
-    db_begin(db, &f->d); /* so that all of it is in the log */
+    db_begin(db, &f->d); /* one transaction, so that all of it is in the log */
     for (int64_t i = 0; i < 2000; i++)
         db_run(db, &f->d, "INSERT INTO item (name, more) VALUES ('some text', ?)", "i", i);
     db_commit(db, &f->d);
@@ -269,7 +269,7 @@ static void a_log_half_put_back_is_read(void **state)
             unlink(wal);
             unlink(arena_print(f->arena, "%s-shm", f->path));
         }
-    write_part(f->path, whole, 4096 * 3); /* without its log it is lost */
+    write_part(f->path, whole, 4096 * 3); /* without its log, the rest is lost */
     write_part(wal, "", 0);
     assert_null(db_fixture_open(f));
     db_fixture_rule(f, "store-damaged");
@@ -279,16 +279,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, db_fixture_setup, db_fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(values_come_back),
-        TEST(null_text_is_null),
-        TEST(failures_are_told),
-        TEST(a_statement_in_use_is_left_alone),
-        TEST(transactions_hold),
-        TEST(migrates_step_by_step),
-        TEST(a_failed_migration_changes_nothing),
-        TEST(many_create_and_write_at_once),
-        TEST(a_killed_writer_leaves_a_sound_store),
-        TEST(a_log_half_put_back_is_read),
+        TEST(values_read_back_as_they_were_written), TEST(a_null_text_is_stored_as_null),
+        TEST(failures_of_statements_are_reported),   TEST(a_statement_in_use_is_not_used_again),
+        TEST(transactions_keep_all_or_nothing),      TEST(an_older_store_is_migrated),
+        TEST(a_failed_migration_changes_nothing),    TEST(many_processes_create_and_write_at_once),
+        TEST(a_killed_writer_leaves_a_sound_store),  TEST(a_log_that_is_half_copied_back_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

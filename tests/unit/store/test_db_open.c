@@ -1,5 +1,5 @@
-/* Files that the SQLite wrapper opens. A foreign file is refused and its bytes stay untouched. A
- * read-only file is read, or refused at once for writing. */
+/* Files that the SQLite wrapper opens. A foreign file is refused and its bytes stay as they are. A
+ * read-only file can be read; writing to it is refused at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "tests/support/command.h"
 #include "tests/support/db_fixture.h"
 
-static void reading_never_creates(void **state)
+static void reading_never_creates_a_store(void **state)
 {
     DbFixture *f = *state;
     assert_null(db_open(f->path, true, db_fixture_schema, 2, &f->d));
@@ -57,7 +57,7 @@ static void memory_stores_are_private(void **state)
     db_fixture_fine(f);
 }
 
-/* Writes `bytes` to the path, opens the store, and expects the rule and unchanged bytes. */
+/* Writes `bytes` to the path and opens the store. Expects the rule and unchanged bytes. */
 static void assert_refused(DbFixture *f, const void *bytes, size_t n, const char *rule)
 {
     FILE *file = fopen(f->path, "wb");
@@ -77,7 +77,7 @@ static void assert_refused(DbFixture *f, const void *bytes, size_t n, const char
     unlink(arena_print(f->arena, "%s-shm", f->path));
 }
 
-static void refuses_what_is_not_ours(void **state)
+static void foreign_and_damaged_files_are_refused(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
@@ -104,12 +104,12 @@ static void refuses_what_is_not_ours(void **state)
     memset(bad + 4096 * 2 + 100, 0x5A, 300); /* inside a page of the table */
     assert_refused(f, bad, n, "store-damaged");
     memcpy(bad, good, n);
-    memset(bad + 100, 0xFF, 8); /* the page of the schema */
+    memset(bad + 100, 0xFF, 8); /* in the page of the schema */
     assert_refused(f, bad, n, "store-damaged");
 }
 
-/* A log without its store may hold the last stored data, so it is kept until a person decides. */
-static void keeps_a_log_without_its_store(void **state)
+/* A log without its store may have the last stored data, so it is kept until a person decides. */
+static void a_log_without_its_store_is_kept(void **state)
 {
     DbFixture *f = *state;
     static const char *const ending[] = {"-wal", "-journal"};
@@ -126,7 +126,7 @@ static void keeps_a_log_without_its_store(void **state)
     db_fixture_fine(f);
 }
 
-static void refuses_what_is_no_file(void **state)
+static void a_path_that_is_no_file_is_refused(void **state)
 {
     DbFixture *f = *state;
     assert_int_equal(mkdir(f->path, 0700), 0);
@@ -134,12 +134,12 @@ static void refuses_what_is_no_file(void **state)
     db_fixture_rule(f, "store-open");
     assert_int_equal(rmdir(f->path), 0);
     assert_int_equal(mkfifo(f->path, 0600), 0);
-    assert_null(db_fixture_open(f)); /* and does not wait for a writer */
+    assert_null(db_fixture_open(f)); /* does not wait for a writer of the pipe */
     db_fixture_rule(f, "store-open");
 }
 
-/* The result for a user who only has the permissions of others: 0: fine; 1: wrong; 2: the folders
- * above are closed to others. */
+/* Returns the result of `look` for a user who has only the permissions of others. 0: right; 1:
+ * wrong; 2: the folders above are closed to others. */
 static int seen_by_another(DbFixture *f, mode_t folder_mode, mode_t file_mode,
                            bool (*look)(DbFixture *))
 {
@@ -171,8 +171,9 @@ static bool one_row_is_read(DbFixture *f)
     return mine != NULL && db_fixture_count(f, mine, "SELECT count(*) FROM item") == 1;
 }
 
-/* For a user who may only read, SQLite's shared memory cannot be created on a shared disk. */
-static void reads_where_nothing_may_be_written(void **state)
+/* A user may be allowed only to read. Then SQLite cannot create its shared memory on a shared
+ * disk. */
+static void a_store_is_read_where_writing_is_forbidden(void **state)
 {
     DbFixture *f = *state;
     Db *db = db_fixture_open(f);
@@ -192,8 +193,9 @@ static bool writing_is_refused(DbFixture *f)
            strstr(why->hint, "--db FILE");
 }
 
-/* The refusal comes when the store is opened, not with the first row, because kernels are measured
- * in between. SQLite itself opens a read-only file, and writes a file whose folder allows no log.
+/* Writing must be refused when the store is opened, not at the first row, because kernels are
+ * measured in between. SQLite itself would open a read-only file, and would write to a file whose
+ * folder allows no log.
  */
 static void writing_is_refused_at_once(void **state)
 {
@@ -215,8 +217,8 @@ static bool a_row_is_written(DbFixture *f)
     return mine != NULL && db_run(mine, &f->d, "INSERT INTO item (name) VALUES ('mine')", "");
 }
 
-/* The log lies beside the store, wherever its link is. */
-static void a_link_is_followed(void **state)
+/* The log must lie beside the store itself, not beside a link to it. */
+static void a_store_is_written_through_a_link(void **state)
 {
     DbFixture *f = *state;
     const char *sub = arena_print(f->arena, "%s.d", f->path);
@@ -234,15 +236,15 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, db_fixture_setup, db_fixture_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(reading_never_creates),
+        TEST(reading_never_creates_a_store),
         TEST(drafts_of_killed_processes_are_removed),
         TEST(memory_stores_are_private),
-        TEST(refuses_what_is_not_ours),
-        TEST(keeps_a_log_without_its_store),
-        TEST(refuses_what_is_no_file),
-        TEST(reads_where_nothing_may_be_written),
+        TEST(foreign_and_damaged_files_are_refused),
+        TEST(a_log_without_its_store_is_kept),
+        TEST(a_path_that_is_no_file_is_refused),
+        TEST(a_store_is_read_where_writing_is_forbidden),
         TEST(writing_is_refused_at_once),
-        TEST(a_link_is_followed),
+        TEST(a_store_is_written_through_a_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* A new store gets its tables at once, from store/schema_now.c. They must be the tables that all
- * migrations make one after another. With SNAP_UPDATE=1 the test writes that file instead. */
+ * migrations together make. With SNAP_UPDATE=1 the test writes that file instead. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void write_snapshot(const char *text)
     assert_int_equal(fclose(to), 0);
 }
 
-static void equals_the_migrations(void **state)
+static void the_fresh_schema_equals_all_migrations(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -89,6 +89,6 @@ static void equals_the_migrations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(equals_the_migrations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_fresh_schema_equals_all_migrations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Seals are digests of rows. In every table each changed value must be found, and unchanged rows
- * can still be read. */
+/* Seals are digests of rows. They must find every changed value in every table, and unchanged rows
+ * must still be readable. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ typedef struct Fixture {
     Store *store;
 } Fixture;
 
-/* A row of each table that store_run does not write. */
+/* Adds a row to each table that store_run does not write. */
 static const char others[] =
     "INSERT INTO sweep(script, space, seed, n_points, status) VALUES('a.lua', zeroblob(16) , 1, 2, "
     "'done');"
@@ -101,7 +101,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Opens the store like another program, without seals for new rows. */
+/* Opens the store as another program would, without seals for new rows. */
 static Db *open_raw(Fixture *f)
 {
     store_close(f->store);
@@ -134,7 +134,8 @@ static ColumnList all_columns(Fixture *f, Db *db)
     return list;
 }
 
-/* The number of a run or sweep is not under the seal, because merging gives it another number. */
+/* Returns true for numbers of runs and sweeps. No seal covers them, because merging gives a run or
+ * sweep another number. */
 static bool is_free(const Column *c)
 {
     static const char *const free_columns[] = {"run.id",          "sweep.id",  "sweep_point.sweep",
@@ -202,7 +203,7 @@ static void a_lost_or_added_detail_is_found(void **state)
     db_close(db);
 }
 
-static void damage_of_one_run_leaves_the_other(void **state)
+static void damage_to_one_run_leaves_the_other_readable(void **state)
 {
     Fixture *f = *state;
     Db *db = open_raw(f);
@@ -232,9 +233,9 @@ static void damage_of_one_run_leaves_the_other(void **state)
     assert_int_equal(f->diag.n_errors, 0);
 }
 
-/* Every version of Tandem that notes proofs writes digests. So a proof without a digest is the work
- * of another program. It is not believed, and merging does not seal it. */
-static void a_proof_without_digest_is_no_proof(void **state)
+/* Every version of Tandem that stores proofs writes their digests. So a proof without a digest is
+ * the work of another program. It does not count, and merging does not seal it. */
+static void a_proof_without_digest_does_not_count(void **state)
 {
     static const char *const forgeries[] = {
         "UPDATE proof SET digest = NULL WHERE plan = (SELECT plan FROM run WHERE id = 1)",
@@ -268,8 +269,8 @@ static int64_t number(Db *db, const char *sql, Diag *d)
     return n;
 }
 
-/* The view of an older store showed each proof. Now it shows those with a digest, and all proofs
- * are kept with their digests and dates. */
+/* The view of an older store showed every proof. Now it shows only proofs with a digest. All proofs
+ * are kept, with their digests and dates. */
 static void old_proofs_without_digest_do_not_count(void **state)
 {
     Fixture *f = *state;
@@ -300,8 +301,8 @@ static void old_proofs_without_digest_do_not_count(void **state)
     unlink(path);
 }
 
-/* If the same prediction is stored again, a change made meanwhile must not be sealed. */
-static void a_change_stays_a_change(void **state)
+/* If a stored row was changed, storing the same prediction again must not seal the change. */
+static void storing_again_does_not_seal_a_change(void **state)
 {
     Fixture *f = *state;
     Db *db = open_raw(f);
@@ -320,13 +321,14 @@ static void a_change_stays_a_change(void **state)
     assert_false(seals_hold(store_db(f->store), &bad));
 }
 
-/* Updates of these tables write all values of a row, so they may seal it again. */
+/* Returns true for tables whose updates write all values of a row, so that they may seal the row
+ * again. */
 static bool is_written_whole(const char *table)
 {
     return strstr(table, "_cost") != NULL || strcmp(table, "product_choice") == 0;
 }
 
-/* An update of one value of a row must not seal a change of another value. */
+/* An update of one value in a row must not seal a change of another value. */
 static void an_update_seals_no_other_change(void **state)
 {
     Fixture *f = *state;
@@ -393,10 +395,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_changed_value_is_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_or_added_detail_is_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(damage_of_one_run_leaves_the_other, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_proof_without_digest_is_no_proof, setup, teardown),
+        cmocka_unit_test_setup_teardown(damage_to_one_run_leaves_the_other_readable, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_proof_without_digest_does_not_count, setup, teardown),
         cmocka_unit_test_setup_teardown(old_proofs_without_digest_do_not_count, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_change_stays_a_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(storing_again_does_not_seal_a_change, setup, teardown),
         cmocka_unit_test_setup_teardown(an_update_seals_no_other_change, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_store_is_not_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(merged_rows_are_sealed, setup, teardown),

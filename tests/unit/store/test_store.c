@@ -1,5 +1,5 @@
 /* The store: rows are read back as they were written, an equal prediction is stored once, and the
- * views show what their tables say. A failed write leaves nothing behind. */
+ * views agree with their tables. A failed write leaves nothing behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ static Trace trace_of(Fixture *f, uint32_t n)
     return t;
 }
 
-static void runs_come_back(void **state)
+static void runs_read_back_as_they_were_written(void **state)
 {
     Fixture *f = *state;
     Trace trace = trace_of(f, 9), back;
@@ -146,7 +146,7 @@ static void runs_come_back(void **state)
     no_errors(f);
 }
 
-static void unknown_things(void **state)
+static void unknown_runs_and_plans_are_not_found(void **state)
 {
     Fixture *f = *state;
     RunRecord q;
@@ -160,7 +160,7 @@ static void unknown_things(void **state)
     assert_string_equal(f->diag.items.at[0].rule, "no-run");
 }
 
-static void equal_predictions_are_made_once(void **state)
+static void an_equal_prediction_is_stored_once(void **state)
 {
     Fixture *f = *state;
     RunRecord r = record(f, RUN_predicted, NULL), q;
@@ -170,7 +170,7 @@ static void equal_predictions_are_made_once(void **state)
     assert_int_equal(store_run(f->store, &again, &f->diag), one);
     assert_true(store_load_run(f->store, one, f->arena, &q, NULL, &f->diag));
     assert_true(q.step_ps == r.step_ps); /* nothing was replaced */
-    /* each part of the key makes another prediction */
+    /* A change of any part of the key makes another prediction. */
     RunRecord other[6] = {r, r, r, r, r, r};
     other[0].cluster = "x";
     other[1].scenario = "x";
@@ -186,7 +186,7 @@ static void equal_predictions_are_made_once(void **state)
     }
     assert_int_equal(store_find_run(f->store, RUN_predicted, r.plan, &f->diag), last);
     assert_int_equal(store_find_run(f->store, RUN_measured, r.plan, &f->diag), 0);
-    /* measurements are always new rows */
+    /* A measurement always makes a new row. */
     RunRecord m = record(f, RUN_measured, NULL);
     int64_t first = store_run(f->store, &m, &f->diag), second = store_run(f->store, &m, &f->diag);
     assert_true(first > last && second > first);
@@ -194,7 +194,7 @@ static void equal_predictions_are_made_once(void **state)
     no_errors(f);
 }
 
-/* `sim` stores a prediction without rows; `run` needs them later. */
+/* `sim` stores a prediction without trace rows. `run` needs the rows later and adds them. */
 static void a_missing_trace_is_added(void **state)
 {
     Fixture *f = *state;
@@ -203,7 +203,7 @@ static void a_missing_trace_is_added(void **state)
     int64_t id = store_run(f->store, &r, &f->diag);
     r.trace = &trace;
     assert_int_equal(store_run(f->store, &r, &f->diag), id);
-    assert_int_equal(store_run(f->store, &r, &f->diag), id); /* and only once */
+    assert_int_equal(store_run(f->store, &r, &f->diag), id); /* adds them only once */
     assert_true(store_load_run(f->store, id, f->arena, &q, &back, &f->diag));
     assert_int_equal(back.rows.n, 6);
     assert_int_equal(back.step, 2);
@@ -220,11 +220,11 @@ static int64_t number(Fixture *f, const char *sql)
 }
 
 /* A failed write must not leave half of a run. */
-static void a_failure_leaves_nothing(void **state)
+static void a_failed_write_leaves_nothing(void **state)
 {
     Fixture *f = *state;
     Trace trace = trace_of(f, 3);
-    list_push(f->arena, &trace.rows, trace.rows.at[0]); /* the same instruction twice */
+    list_push(f->arena, &trace.rows, trace.rows.at[0]); /* the same instruction twice is an error */
     RunRecord r = record(f, RUN_measured, &trace);
     assert_int_equal(store_run(f->store, &r, &f->diag), 0);
     assert_int_equal(f->diag.n_errors, 1);
@@ -237,7 +237,7 @@ static void a_failure_leaves_nothing(void **state)
     assert_true(store_run(f->store, &r, &f->diag) > 0); /* the store still works */
 }
 
-static void roles_are_read_off_the_plan(void **state)
+static void roles_follow_from_the_plan(void **state)
 {
     Fixture *f = *state;
     RunRecord r = record(f, RUN_predicted, NULL);
@@ -251,7 +251,7 @@ static void roles_are_read_off_the_plan(void **state)
                      303);
 }
 
-static void views(void **state)
+static void views_agree_with_their_tables(void **state)
 {
     Fixture *f = *state;
     Trace predicted = trace_of(f, 6), measured = trace_of(f, 9);
@@ -263,14 +263,14 @@ static void views(void **state)
     assert_int_equal(number(f, "SELECT step_ms FROM v_run WHERE kind = 'measured'"), 4000);
     assert_int_equal(number(f, "SELECT measured FROM v_compare"), mid);
     assert_int_equal(number(f, "SELECT predicted FROM v_compare WHERE ratio = 1.25"), pid);
-    /* A run is not compared with a newer prediction of other circumstances. */
+    /* A run is not compared with a newer prediction made for other circumstances. */
     RunRecord what_if = p;
     what_if.scenario = "experts x 2";
     assert_true(store_run(f->store, &what_if, &f->diag) > mid);
     assert_int_equal(number(f, "SELECT predicted FROM v_compare"), pid);
     assert_int_equal(store_find_run(f->store, RUN_predicted, p.plan, &f->diag), pid);
     RunRecord unfolded = p;
-    unfolded.scenario = "unfolded"; /* the same circumstances, simulated rank by rank */
+    unfolded.scenario = "unfolded"; /* the same circumstances, with every rank simulated */
     int64_t uid = store_run(f->store, &unfolded, &f->diag);
     assert_int_equal(number(f, "SELECT predicted FROM v_compare"), uid);
     assert_int_equal(store_find_run(f->store, RUN_predicted, p.plan, &f->diag), uid);
@@ -285,7 +285,7 @@ static void views(void **state)
     assert_int_equal(number(f, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
 }
 
-static void kernels(void **state)
+static void the_newest_time_of_a_kernel_is_found(void **state)
 {
     Fixture *f = *state;
     assert_true(store_get_kernel(f->store, "here", "linear", &f->diag) == -1);
@@ -296,7 +296,7 @@ static void kernels(void **state)
     no_errors(f);
 }
 
-static void choices(void **state)
+static void the_newest_choice_of_a_product_is_found(void **state)
 {
     Fixture *f = *state;
     char choice[8] = "";
@@ -316,7 +316,7 @@ static Ps cost(Fixture *f, uint64_t bytes)
     return store_get_collective(f->store, "here", "mpi", OP_all_reduce, 4, bytes, &f->diag);
 }
 
-static void collectives(void **state)
+static void times_of_collectives_are_interpolated(void **state)
 {
     Fixture *f = *state;
     assert_true(cost(f, 1000) == -1);
@@ -332,16 +332,16 @@ static void collectives(void **state)
     assert_true(
         store_put_collective(f->store, "here", "loop", OP_all_reduce, 4, 2048, 1, &f->diag));
     assert_true(cost(f, 1024) == 8000);
-    assert_true(cost(f, 2000) == 8000);   /* latency decides */
+    assert_true(cost(f, 2000) == 8000);   /* latency decides the time */
     assert_true(cost(f, 16384) == 32000); /* time is proportional to bytes here */
-    assert_true(cost(f, 10) == 8000);     /* never less than at the smallest size */
-    /* beyond the largest size, time is proportional to bytes */
+    assert_true(cost(f, 10) == 8000);     /* never less than the time of the smallest size */
+    /* Beyond the largest size, time is proportional to bytes. */
     assert_true(cost(f, 131072) == 256000);
     no_errors(f);
 }
 
-/* A reader that closes last leaves SQLite's log beside the file. The log of an old store must not
- * be used for a new one of the same name. */
+/* If a reader closes the store last, SQLite's log stays beside the file. The log of an old store
+ * must not be used for a new store of the same name. */
 static void remove_store(const char *path)
 {
     Arena *arena = arena_new();
@@ -351,8 +351,8 @@ static void remove_store(const char *path)
     arena_free(arena);
 }
 
-/* Others read the file while it is written, and it is opened again. */
-static void on_disk(void **state)
+/* A second connection reads the file while the first writes. Then the file is opened again. */
+static void a_store_on_disk_is_read_while_it_is_written(void **state)
 {
     Fixture *f = *state;
     const char *path = "test_store.db";
@@ -367,14 +367,15 @@ static void on_disk(void **state)
     Store *again = store_open(path, true, &f->diag);
     assert_non_null(again);
     assert_int_equal(store_latest_run(again, RUN_measured, &f->diag), id);
-    assert_int_equal(store_run(again, &r, &f->diag), 0); /* read-only */
+    assert_int_equal(store_run(again, &r, &f->diag), 0); /* it was opened read-only */
     assert_int_equal(f->diag.n_errors, 1);
     store_close(again);
     remove_store(path);
 }
 
-/* Rows of older stores have no digest. A row that names an unknown thing is still reported. */
-static void damaged_rows(void **state)
+/* Rows of older stores have no digest. A row that names an unknown op or category must still be
+ * reported. */
+static void damaged_rows_are_reported(void **state)
 {
     Fixture *f = *state;
     RunRecord r = record(f, RUN_measured, NULL), q;
@@ -392,7 +393,7 @@ static void damaged_rows(void **state)
     assert_int_equal(f->diag.n_errors, 1);
 }
 
-/* An older store holds texts as written. They are packed, and read back the same. */
+/* An older store has plain texts. They are packed, and read back unchanged. */
 static void old_texts_are_packed(void **state)
 {
     Fixture *f = *state;
@@ -421,7 +422,7 @@ static void old_texts_are_packed(void **state)
     unlink(path);
 }
 
-/* The view of an older store, which compared with any prediction, is replaced. */
+/* An older store's view compared a run with any prediction. This view is replaced. */
 static void old_views_are_replaced(void **state)
 {
     Fixture *f = *state;
@@ -460,7 +461,7 @@ static Recipe recipe_of_two(const Fixture *f)
     return r;
 }
 
-static void recipes_and_answers_come_back(void **state)
+static void recipes_and_answers_read_back_as_they_were_written(void **state)
 {
     Fixture *f = *state;
     RunRecord r = record(f, RUN_predicted, NULL);
@@ -500,8 +501,8 @@ static void recipes_and_answers_come_back(void **state)
     no_errors(f);
 }
 
-/* One store receives the rows of the other, once. */
-static void stores_merge(void **state)
+/* One store receives the rows of another, and each row only once. */
+static void merging_adds_each_row_once(void **state)
 {
     Fixture *f = *state;
     char path[] = "/tmp/tandem-store-XXXXXX";
@@ -554,22 +555,24 @@ static void stores_merge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(runs_come_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(unknown_things, setup, teardown),
-        cmocka_unit_test_setup_teardown(equal_predictions_are_made_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(runs_read_back_as_they_were_written, setup, teardown),
+        cmocka_unit_test_setup_teardown(unknown_runs_and_plans_are_not_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_equal_prediction_is_stored_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_trace_is_added, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_failure_leaves_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(roles_are_read_off_the_plan, setup, teardown),
-        cmocka_unit_test_setup_teardown(views, setup, teardown),
-        cmocka_unit_test_setup_teardown(kernels, setup, teardown),
-        cmocka_unit_test_setup_teardown(choices, setup, teardown),
-        cmocka_unit_test_setup_teardown(collectives, setup, teardown),
-        cmocka_unit_test_setup_teardown(on_disk, setup, teardown),
-        cmocka_unit_test_setup_teardown(damaged_rows, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_failed_write_leaves_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(roles_follow_from_the_plan, setup, teardown),
+        cmocka_unit_test_setup_teardown(views_agree_with_their_tables, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_newest_time_of_a_kernel_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_newest_choice_of_a_product_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(times_of_collectives_are_interpolated, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_store_on_disk_is_read_while_it_is_written, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(damaged_rows_are_reported, setup, teardown),
         cmocka_unit_test_setup_teardown(old_texts_are_packed, setup, teardown),
         cmocka_unit_test_setup_teardown(old_views_are_replaced, setup, teardown),
-        cmocka_unit_test_setup_teardown(recipes_and_answers_come_back, setup, teardown),
-        cmocka_unit_test_setup_teardown(stores_merge, setup, teardown),
+        cmocka_unit_test_setup_teardown(recipes_and_answers_read_back_as_they_were_written, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(merging_adds_each_row_once, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
