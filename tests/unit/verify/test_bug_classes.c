@@ -1,5 +1,5 @@
-/* Bugs that trainers have shipped are planted one by one in good plans, and the proofs must report
- * each. Every row stands for a public report of a silent error or a hang, and describes it. */
+/* Plants bugs that published trainers had, one by one, in good plans. The proofs must report each.
+ * Every row stands for a public report of a silent error or a hang, and describes it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 typedef struct Want {
     OpKind op;
     Stream stream;      /* STREAM_none: any */
-    const char *unit;   /* the unit it belongs to; NULL: any */
+    const char *unit;   /* the unit of the instruction; NULL: any */
     const char *module; /* the end of the path of its node's module; NULL: any */
     Phase phase;        /* PHASE_none: any */
     uint32_t microbatch, nth;
@@ -73,7 +73,7 @@ static BufferId spare(Program *p, BufferId like)
     return b;
 }
 
-/* Leaves the collective out: its result is its input, and all waits stay. */
+/* Leaves the collective out: its input becomes its result, and all waits stay. */
 static Plan *without(const Plan *plan, uint32_t program, Pc pc)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -82,7 +82,7 @@ static Plan *without(const Plan *plan, uint32_t program, Pc pc)
     BufferId *arg = &p->args.at[in->args.first];
     uint64_t from, to;
     BufferId a = program_root(p, arg[0], &from), b = program_root(p, arg[1], &to);
-    /* copied in place, which has no effect */
+    /* It is copied in place, which has no effect. */
     if (a == b && from == to) arg[1] = spare(p, arg[0]);
     in->op = OP_copy;
     in->axes = 0;
@@ -265,7 +265,7 @@ static Plan *recomputation_draws_a_new_batch(const Plan *plan)
     return bad;
 }
 
-/* HSDP: the buffer of the shard is used again before the sum over replicas has read it. */
+/* With HSDP, the buffer of the shard is used again before the sum over replicas has read it. */
 static Plan *reduced_shard_freed_early(const Plan *plan)
 {
     Want w = {OP_all_reduce, STREAM_dp_replicate,           NULL, NULL,
@@ -343,7 +343,8 @@ static Plan *four_elements_for_one(const Plan *plan)
     return bad;
 }
 
-/* Two programs issue two reductions in different order, as if buckets came from an unordered set.
+/* Two programs issue two reductions in different orders, as if the buckets came from an unordered
+ * set.
  */
 static Plan *buckets_in_another_order(const Plan *plan)
 {
@@ -391,8 +392,8 @@ static Tensor *fused_weight(Plan *bad)
     return NULL;
 }
 
-/* The weight of a checkpoint, cut in halves. Without `order`, nothing records that its features are
- * stored by groups. */
+/* The weight of a checkpoint is cut in halves. Without `order`, nothing records that its features
+ * are stored by groups. */
 static Plan *fused_cut_as_one_matrix(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -413,7 +414,7 @@ static Plan *fused_cut_within_groups(const Plan *plan)
     return bad;
 }
 
-/* The fault is in the graph, so that every rank and every micro-batch has it. */
+/* The fault is in the graph, so every rank and every micro-batch has it. */
 static Plan *key_for_value(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -430,7 +431,7 @@ typedef struct Bug {
     const char *name;
     Where where;
     Plan *(*plant)(const Plan *plan);
-    const char *rule; /* one of the proofs that must report it */
+    const char *rule; /* a proof that must report the bug */
 } Bug;
 
 static const Bug bugs[] = {
@@ -509,7 +510,7 @@ static bool names_it(const Bug *bug)
     return refused && named;
 }
 
-static void each_planted_bug_is_named(void **state)
+static void each_planted_bug_is_reported(void **state)
 {
     (void)state;
     uint32_t n_missed = 0;
@@ -523,6 +524,6 @@ static void each_planted_bug_is_named(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_planted_bug_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_planted_bug_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* A plan with many equal blocks may be proven through a shorter plan with fewer blocks. The verdict
- * must be that of a proof of the whole plan. Plans are changed in one place, in any field of any
- * record, and proven both ways. Most changes are in blocks that the shorter plan leaves out. */
+ * must be that of a proof of the whole plan. The test changes plans in one place, in any field of
+ * any record, and proves them both ways. Most changes are in blocks that the shorter plan leaves
+ * out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@
 #include "tests/support/plans/tiny.h"
 
 typedef struct Tally {
-    uint64_t seed, n_changes; /* n_changes: for each plan and kind of record */
+    uint64_t seed, n_changes; /* n_changes: changes for each plan and kind of record */
     uint32_t n, n_refused, n_short;
 } Tally;
 
@@ -56,19 +57,19 @@ static void compare(Tally *t, const Plan *plan, const char *what, uint64_t at, u
 
 /* ---- changes ---- */
 
-/* The records of one kind. [hidden, hidden_end) are the bytes of a list inside a record. */
+/* The records of one kind. The bytes [hidden, hidden_end) belong to a list inside a record. */
 typedef struct Records {
     const char *name;
     void *at;
     size_t size;
     uint64_t n;
     size_t hidden, hidden_end;
-    size_t numbers; /* the first bytes of a record hold numbers, which may have any value */
+    size_t numbers; /* the first bytes of a record are numbers, which may have any value */
 } Records;
 
 enum { WORD = 8 }; /* no pointer lies across two words */
 
-/* Gives a word of a record the value of the same word of another record, or changes its lowest
+/* Gives a word of a record the value of the same word in another record, or changes its lowest
  * bit. */
 static void change_record(Tally *t, const Plan *plan, const Records *r)
 {
@@ -97,7 +98,7 @@ static void change_bytes(Tally *t, const Plan *plan, const Records *r)
     memcpy(own, &old, sizeof old);
 }
 
-/* Changes the lowest bit of one of the first two bytes of a number of a record. */
+/* Changes the lowest bit of one of the first two bytes of a number in a record. */
 static void change_number(Tally *t, const Plan *plan, const Records *r, size_t offset)
 {
     const uint64_t at = 1 + draw(t, r->n - 1);
@@ -204,7 +205,7 @@ static void change_others(Tally *t, Plan *plan)
     g->tensors.at[at].name = name;
 }
 
-/* Exchanges the places of two parts of one buffer, which are equally large. */
+/* Exchanges the places of two equally large parts of one buffer. */
 static void exchange_parts(Tally *t, Plan *plan)
 {
     Program *p = &plan->programs.at[0];
@@ -224,7 +225,7 @@ static void exchange_parts(Tally *t, Plan *plan)
         }
 }
 
-/* True if the instruction writes a buffer that lives between steps. */
+/* Returns true if the instruction writes a buffer that lives between steps. */
 static bool keeps_output(const Program *p, const Instr *in)
 {
     bool keeps = false;
@@ -233,7 +234,7 @@ static bool keeps_output(const Program *p, const Instr *in)
     return keeps;
 }
 
-/* Calls work that adds to a gradient recomputation, which must not do so. */
+/* Marks an instruction that adds to a gradient as recomputation, which must not add to one. */
 static void change_phase(Tally *t, Plan *plan)
 {
     Program *p = &plan->programs.at[0];
@@ -270,7 +271,8 @@ static Tiny sharded(void)
     return t;
 }
 
-/* Plans with different communications between blocks. Returns how many there are. */
+/* Fills `all` with plans that have different communications between blocks. Returns their
+ * number. */
 static uint32_t plans(Tiny *all)
 {
     uint32_t n = 0;
@@ -288,9 +290,9 @@ static uint32_t plans(Tiny *all)
     return n;
 }
 
-/* COPIES: number of changes for each plan and kind of record. COPIES_SEED: another draw. COPIES_OF:
- * only this plan. */
-static void decides_as_the_whole_plan(void **state)
+/* COPIES sets the number of changes for each plan and kind of record, COPIES_SEED another draw, and
+ * COPIES_OF a single plan. */
+static void a_change_gets_the_verdict_of_the_whole_plan(void **state)
 {
     (void)state;
     const char *wanted = getenv("COPIES"), *seed = getenv("COPIES_SEED"), *of = getenv("COPIES_OF");
@@ -328,6 +330,7 @@ static void decides_as_the_whole_plan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decides_as_the_whole_plan)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_change_gets_the_verdict_of_the_whole_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

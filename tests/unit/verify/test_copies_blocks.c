@@ -1,5 +1,6 @@
-/* A proof of a shorter plan with fewer blocks must give the verdict of a proof of the whole plan,
- * also if many equal blocks are changed at once. (test_copies.c changes one place at a time.) */
+/* A proof through a shorter plan with fewer blocks must give the verdict of a proof of the whole
+ * plan, also if many equal blocks are changed at once. (test_copies.c changes one place at a
+ * time.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,13 +20,13 @@
 
 enum { MOST_BLOCKS = 32 };
 
-/* The same item in each block, in the order of blocks. */
+/* The same item in each block, in the order of the blocks. */
 typedef struct Chain {
     uint32_t at[MOST_BLOCKS], n;
 } Chain;
 
 typedef struct Tally {
-    uint64_t seed, n_changes; /* n_changes: for each plan and kind of change */
+    uint64_t seed, n_changes; /* n_changes: changes for each plan and kind of change */
     uint32_t n, n_refused, n_short;
 } Tally;
 
@@ -58,7 +59,7 @@ static Chain chain_of(const Items *of, uint32_t item)
     return c;
 }
 
-/* Sets Buffer.first and Buffer.last again. */
+/* Computes Buffer.first and Buffer.last anew. */
 static void set_lives(Program *p)
 {
     Buffer *all = p->buffers.at;
@@ -98,8 +99,8 @@ static Plan *in_order(const Plan *plan, const Pc *order, uint32_t n, Arena *aren
 
 /* ---- squares that only some blocks add to the norm ---- */
 
-/* Lets all blocks add their squares to one number. Only the first `low` and the last `high` blocks
- * do so, in an order in which no three blocks follow each other. */
+/* Lets blocks add their squares to one number. Only the first `low` and the last `high` blocks do
+ * so, in an order in which no three neighbouring blocks come one after the other. */
 static Plan *with_few_squares(const Plan *plan, const Chain *c, uint32_t low, uint32_t high,
                               Arena *arena)
 {
@@ -145,7 +146,7 @@ static void change_squares(Tally *t, const Plan *plan, const BlockCopies *b)
 
 /* ---- one buffer instead of one in each block ---- */
 
-/* The output of each block lies in the same buffer, in which the next block finds its input. */
+/* All blocks write their output to one buffer, in which the next block finds its input. */
 static void share_outputs(Tally *t, const Plan *plan, const BlockCopies *b)
 {
     Arena *arena = arena_new();
@@ -165,7 +166,7 @@ static void share_outputs(Tally *t, const Plan *plan, const BlockCopies *b)
     for (uint32_t i = 0; i < p->args.n; i++)
         for (uint32_t k = 1; k < c.n; k++)
             if (p->args.at[i] == c.at[k]) p->args.at[i] = c.at[0];
-    p->buffers.at[c.at[0]].tensor = 0; /* it holds the tensors of all blocks */
+    p->buffers.at[c.at[0]].tensor = 0; /* it contains the tensors of all blocks */
     set_lives(p);
     assert_null(copies_shorten(out, arena));
     compare(t, out, "outputs", from, 0);
@@ -174,10 +175,10 @@ static void share_outputs(Tally *t, const Plan *plan, const BlockCopies *b)
 
 /* ---- a value that travels through a row of buffers ---- */
 
-enum { ROW = 12 }; /* buffers of a row; the shorter plan has fewer blocks */
+enum { ROW = 12 }; /* buffers of a row, more than the shorter plan has blocks */
 
-/* The instructions of one op in all blocks, and one of their inputs: the first block finds it
- * before all blocks, and another block finds its own. */
+/* The instructions of one op in all blocks, and one of their inputs. In the first block, this input
+ * comes from before all blocks. In any other block, it comes from inside. */
 typedef struct RowReader {
     Chain code;
     uint32_t arg;
@@ -201,7 +202,7 @@ static RowReader find_row_reader(const BlockCopies *b)
     return (RowReader){.arg = 0};
 }
 
-/* Adds an instruction of the node that passes `from` on to `to`, and returns its number. */
+/* Adds an instruction of the node that passes `from` on to `to`. Returns its number. */
 static Pc add_pass(Program *p, NodeId origin, BufferId from, BufferId to, Arena *arena)
 {
     const Pc pc = (Pc)list_add(arena, &p->code);
@@ -213,7 +214,7 @@ static Pc add_pass(Program *p, NodeId origin, BufferId from, BufferId to, Arena 
     return pc;
 }
 
-/* Each block has a row of buffers. The backward pass of a block puts its own value into the first
+/* Each block has a row of buffers. The backward pass of a block puts its value into the first
  * buffer, and moves the values of the next block's row on by one. The last block begins with rows
  * of the value from before all blocks. The first block finds this value at the end of its row only
  * if there are fewer blocks than buffers in a row. */
@@ -231,7 +232,8 @@ static void carry_in_rows(Tally *t, const Plan *plan, const BlockCopies *b)
         for (uint32_t i = 0; i < ROW; i++) {
             row[k][i] = (BufferId)list_add(arena, &p->buffers);
             Buffer *own = &p->buffers.at[row[k][i]];
-            memcpy(own, &p->buffers.at[value[0]], sizeof *own); /* with the bytes between fields */
+            /* also copies the bytes between fields */
+            memcpy(own, &p->buffers.at[value[0]], sizeof *own);
             own->category = CATEGORY_workspace;
             own->tensor = 0;
             own->offset = (p->bytes + 255) / 256 * 256;
@@ -271,7 +273,7 @@ static bool is_changed(uint64_t which, uint32_t i, uint32_t n)
 }
 
 /* Changes one argument of an instruction in many blocks. The argument gets the value that it has in
- * the next, the second next, or the first block. */
+ * the next block, in the second next, or in the first. */
 static void change_args(Tally *t, const Plan *plan, const BlockCopies *b)
 {
     const Program *was = &plan->programs.at[0];
@@ -330,8 +332,9 @@ static Tiny sharded(void)
     return t;
 }
 
-/* COPIES: number of changes for each plan and kind of change. COPIES_SEED: another draw. */
-static void decides_as_the_whole_plan(void **state)
+/* COPIES sets the number of changes for each plan and kind of change, and COPIES_SEED another
+ * draw. */
+static void changes_in_many_blocks_get_the_verdict_of_the_whole_plan(void **state)
 {
     (void)state;
     const char *wanted = getenv("COPIES"), *seed = getenv("COPIES_SEED");
@@ -366,6 +369,7 @@ static void decides_as_the_whole_plan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decides_as_the_whole_plan)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changes_in_many_blocks_get_the_verdict_of_the_whole_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

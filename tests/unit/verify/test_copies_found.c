@@ -1,6 +1,6 @@
-/* The search for equal blocks, before any proof. It must not follow an index that is out of range,
- * and it must find the blocks of a plan with equal layers. Otherwise such a plan is proven in full,
- * which takes longer. */
+/* The search for equal blocks, which comes before any proof. It must not follow an index that is
+ * out of range. It must find the blocks of a plan with equal layers, because otherwise the plan is
+ * proven in full, which takes longer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static Plan *plan_of(uint32_t layers, Arena *arena)
     return plan;
 }
 
-/* Sets the index to n, which is out of range, and to 0, which may be allowed. */
+/* Sets the index to n, which is out of range, and to 0, which is allowed for some indices. */
 static void refuse(const Plan *plan, uint32_t *index, uint32_t n, bool may_be_0)
 {
     const uint32_t was = *index;
@@ -35,7 +35,7 @@ static void refuse(const Plan *plan, uint32_t *index, uint32_t n, bool may_be_0)
     assert_true(copies_in_range(plan));
 }
 
-static void indices_out_of_range_are_seen(void **state)
+static void indices_out_of_range_are_noticed(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -57,8 +57,9 @@ static void indices_out_of_range_are_seen(void **state)
     arena_free(arena);
 }
 
-/* Each counterpart in the next block names its own counterpart in the block before. */
-static void blocks_are_found(void **state)
+/* The counterpart of an item in the next block has this item as its counterpart in the block
+ * before. */
+static void the_blocks_of_equal_layers_are_found(void **state)
 {
     (void)state;
     enum { LAYERS = 14 };
@@ -79,7 +80,7 @@ static void blocks_are_found(void **state)
     arena_free(arena);
 }
 
-/* The proofs accept the shorter plan, whose size does not depend on the number of layers. */
+/* The proofs accept the shorter plan. Its size does not depend on the number of layers. */
 static void shorter_plans_have_one_size(void **state)
 {
     (void)state;
@@ -87,7 +88,7 @@ static void shorter_plans_have_one_size(void **state)
     const Plan *few[2];
     for (uint32_t i = 0; i < 2; i++) {
         Diag d = diag_in(arena);
-        const uint32_t whole = VERIFY_races | VERIFY_deadlock; /* proven on the whole plan */
+        const uint32_t whole = VERIFY_races | VERIFY_deadlock; /* proven only on the whole plan */
         few[i] = copies_shorten(plan_of(14 + 3 * i, arena), arena);
         assert_non_null(few[i]);
         assert_true(verify_plan(few[i], (VERIFY_all & ~whole) | VERIFY_in_full, false, &d));
@@ -99,8 +100,8 @@ static void shorter_plans_have_one_size(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(indices_out_of_range_are_seen),
-                                       cmocka_unit_test(blocks_are_found),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(indices_out_of_range_are_noticed),
+                                       cmocka_unit_test(the_blocks_of_equal_layers_are_found),
                                        cmocka_unit_test(shorter_plans_have_one_size)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

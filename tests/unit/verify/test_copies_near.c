@@ -1,7 +1,7 @@
-/* Plans that are nearly right. Many equal blocks are changed consistently, so that a shorter plan
- * still exists and its own proofs have to find the fault. They must give the verdict of proofs of
- * the whole plan. Blocks exchange two equal items, refer to an item of another block, or differ in
- * one block only. */
+/* Plans that are nearly right. Many equal blocks are changed in the same way. So a shorter plan
+ * still exists, and its own proofs have to find the fault. They must give the verdict of proofs of
+ * the whole plan. The changes exchange two equal items, refer to an item of another block, or leave
+ * one block as it is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,18 +21,18 @@
 
 enum { MOST_BLOCKS = 32 };
 
-/* The same item in each block, in the order of blocks. */
+/* The same item in each block, in the order of the blocks. */
 typedef struct Chain {
     uint32_t at[MOST_BLOCKS], n;
 } Chain;
 
-/* Decisions about changed plans. */
+/* Counts of verdicts about changed plans. */
 typedef struct Tally {
-    uint64_t seed, n_changes; /* n_changes: for each plan and kind of change */
+    uint64_t seed, n_changes; /* n_changes: changes for each plan and kind of change */
     uint32_t n, n_refused;
     uint32_t n_short;     /* changed plans that still have a shorter plan */
-    uint32_t n_short_bad; /* of these: plans that the proofs of the whole plan refuse */
-    uint32_t n_by_values; /* of these: plans that the shorter plan's own proofs refuse */
+    uint32_t n_short_bad; /* n_short plans that the proofs of the whole plan refuse */
+    uint32_t n_by_values; /* n_short_bad plans that proofs of the shorter plan refuse */
 } Tally;
 
 static uint64_t draw(Tally *t, uint64_t n)
@@ -40,8 +40,8 @@ static uint64_t draw(Tally *t, uint64_t n)
     return n == 0 ? 0 : rng_below(t->seed++, 3, 4, n);
 }
 
-/* True if the shorter plan is refused by its own proofs, without the proofs that read the whole
- * plan. */
+/* Returns true if the shorter plan's own proofs refuse it. Proofs that read the whole plan do not
+ * run. */
 static bool few_is_refused(const Plan *few, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -92,7 +92,7 @@ static bool is_changed(uint64_t which, uint32_t i, uint32_t n)
 }
 enum { WHICH = 7 };
 
-/* Sets Buffer.first and Buffer.last again. */
+/* Computes Buffer.first and Buffer.last anew. */
 static void set_lives(Program *p)
 {
     Buffer *all = p->buffers.at;
@@ -110,7 +110,7 @@ static void set_lives(Program *p)
 
 /* ---- references ---- */
 
-/* The references of one item to others, each with the kind of items to which it refers. */
+/* The references of one item to other items. Each has the kind of item to which it refers. */
 typedef struct Reference {
     uint32_t *at;
     ItemKind to;
@@ -166,7 +166,8 @@ static uint32_t draw_item(Tally *t, const BlockCopies *b, ItemKind kind, Chain *
     return item;
 }
 
-/* Each changed block refers to the item of another block: `far` blocks on, in a circle or not. */
+/* Lets each changed block refer to an item of another block, `far` blocks further on. In a circle,
+ * the last blocks refer to the first. */
 static void rotate(Tally *t, const Plan *plan, const BlockCopies *b)
 {
     const ItemKind kind = (ItemKind)draw(t, ITEM_KINDS);
@@ -195,7 +196,7 @@ static void rotate(Tally *t, const Plan *plan, const BlockCopies *b)
 
 /* ---- exchanges ---- */
 
-/* True if two items of one block can take each other's place as far as shapes and types go. */
+/* Returns true if one item can take the place of the other, by shapes and types. */
 static bool is_alike(const Plan *plan, ItemKind kind, uint32_t x, uint32_t y)
 {
     if (kind == OF_buffers) {
@@ -211,7 +212,8 @@ static bool is_alike(const Plan *plan, ItemKind kind, uint32_t x, uint32_t y)
                             : kind == OF_units;
 }
 
-/* Returns another item of the same or the next block that is alike; 0: there is none. */
+/* Returns another item of the same or the next block that can take this one's place; 0: there is
+ * none. */
 static uint32_t draw_alike(Tally *t, const Plan *plan, const BlockCopies *b, ItemKind kind,
                            uint32_t x)
 {
@@ -228,11 +230,11 @@ static uint32_t draw_alike(Tally *t, const Plan *plan, const BlockCopies *b, Ite
 typedef struct Exchange {
     const BlockCopies *b;
     ItemKind to; /* the kind of the two items */
-    Chain x, y;  /* the items of each block */
+    Chain x, y;  /* these items in each block */
     uint64_t which;
 } Exchange;
 
-/* Exchanges the two items in the references of one item. */
+/* Exchanges the two items in one item's references. Returns true if a reference changed. */
 static bool exchange_in(const Exchange *e, Plan *out, ItemKind kind, uint32_t item, uint32_t field)
 {
     bool changed = false;
@@ -251,7 +253,7 @@ static bool exchange_in(const Exchange *e, Plan *out, ItemKind kind, uint32_t it
     return changed;
 }
 
-/* Exchanges two equal items of each changed block: in all references, in all references of items of
+/* Exchanges two equal items of each changed block: in all references, in the references of items of
  * one kind, or in those of one item of each block. */
 static void exchange(Tally *t, const Plan *plan, const BlockCopies *b)
 {
@@ -284,7 +286,7 @@ static void exchange(Tally *t, const Plan *plan, const BlockCopies *b)
 
 /* ---- attributes ---- */
 
-/* Gives the nodes of all changed blocks and their instructions other attributes, consistently. */
+/* Gives the nodes of all changed blocks, and their instructions, the same other attributes. */
 static void change_attrs(Tally *t, const Plan *plan, const BlockCopies *b)
 {
     Chain c;
@@ -319,7 +321,7 @@ static BufferId add_slot(Program *p, BufferId like, Arena *arena)
 {
     const BufferId b = (BufferId)list_add(arena, &p->buffers);
     Buffer *own = &p->buffers.at[b];
-    memcpy(own, &p->buffers.at[like], sizeof *own); /* with the bytes between fields */
+    memcpy(own, &p->buffers.at[like], sizeof *own); /* also copies the bytes between fields */
     own->category = CATEGORY_workspace;
     own->tensor = 0;
     own->offset = (p->bytes + 255) / 256 * 256;
@@ -357,10 +359,10 @@ static Pc find_late_reader(Tally *t, const BlockCopies *b, uint32_t *arg)
     return found;
 }
 
-/* Each block puts its value into a queue of `room` buffers, and its backward pass takes it out
- * again. The first block also fills the queue, so that nothing is read before it is written. If the
- * queue has room for all blocks, the plan computes the same as before; otherwise the oldest values
- * are lost. */
+/* Each block puts a value into a queue of `room` buffers, and its backward pass takes the value out
+ * again. The first block also fills the queue, so that no buffer is read before it is written. If
+ * the queue has room for all blocks, the plan computes the same as before. Otherwise the oldest
+ * values are lost. */
 static void queue(Tally *t, const Plan *plan, const BlockCopies *b, uint32_t room)
 {
     uint32_t arg = 0;
@@ -368,7 +370,7 @@ static void queue(Tally *t, const Plan *plan, const BlockCopies *b, uint32_t roo
     if (!reader) return;
     const Chain readers = chain_of(&b->of[OF_code], reader);
     for (uint32_t k = 0; k < readers.n; k++)
-        if (b->p->code.at[readers.at[k]].n_in <= arg) return; /* a block that differs */
+        if (b->p->code.at[readers.at[k]].n_in <= arg) return; /* a block differs */
     Arena *arena = arena_new();
     Plan *out = mutate_copy(plan, arena);
     Program *p = &out->programs.at[0];
@@ -437,9 +439,9 @@ static uint32_t plans(Tiny *all)
     return n;
 }
 
-/* COPIES: number of changes for each plan and kind of change. COPIES_SEED: another draw. COPIES_OF:
- * only this plan. */
-static void decides_as_the_whole_plan(void **state)
+/* COPIES sets the number of changes for each plan and kind of change, COPIES_SEED another draw, and
+ * COPIES_OF a single plan. */
+static void nearly_right_plans_get_the_verdict_of_the_whole_plan(void **state)
 {
     (void)state;
     const char *wanted = getenv("COPIES"), *seed = getenv("COPIES_SEED"), *of = getenv("COPIES_OF");
@@ -473,6 +475,7 @@ static void decides_as_the_whole_plan(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decides_as_the_whole_plan)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nearly_right_plans_get_the_verdict_of_the_whole_plan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,5 @@
-/* Bugs of halos and domains that trainers have shipped. Each is planted in a correct plan, and a
- * proof must name it. Behind each row stands a public report, or a defect found in a public source.
- */
+/* Plants bugs of halos and domains that published trainers had, in correct plans. A proof must
+ * report each. Each row stands for a public report, or for a defect found in public source code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +27,8 @@ static const Plan *proven(const Net *n)
     return plan;
 }
 
-/* Convolutions with strides, dilation and an even kernel, a group norm, domain 3. */
+/* Returns a plan over three ranks of domain: convolutions with strides, dilation and an even
+ * kernel, and a group norm. */
 static const Plan *right_plan(void)
 {
     const Window same = net_window(3, 1, 1, WINDOW_zero), odd = net_window(3, 2, 1, WINDOW_zero);
@@ -50,7 +50,7 @@ static const Plan *right_plan(void)
     return proven(&n);
 }
 
-/* Two convolutions whose rows and columns are split. */
+/* Returns a plan of two convolutions with split rows and columns. */
 static const Plan *plan_of_columns(void)
 {
     const Window same = net_window(3, 1, 1, WINDOW_zero),
@@ -65,7 +65,8 @@ static const Plan *plan_of_columns(void)
     return proven(&n);
 }
 
-/* A convolution with weights in shards, on two data ranks with two ranks of rows each. */
+/* Returns a plan of a convolution with sharded weights, on two data ranks with two ranks of rows
+ * each. */
 static const Plan *plan_of_shards(void)
 {
     Net n = net_default();
@@ -78,7 +79,7 @@ static Instr *at(const Plan *plan, Pc pc)
     return &plan->programs.at[0].code.at[pc];
 }
 
-/* Finds the nth instruction of `op` whose node has op `of` (OP_none: any). */
+/* Returns the nth instruction of `op` whose node has op `of` (OP_none: any op). */
 static Pc find(const Plan *plan, OpKind op, OpKind of, Phase phase, uint32_t nth)
 {
     for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++) {
@@ -107,7 +108,7 @@ static Plan *no_exchange(const Plan *plan)
     return bad;
 }
 
-/* In the nth deal of a kind, the last part has one halo row less before its own rows. Buffers keep
+/* In the nth deal of a kind, the last part lacks one halo row before its own rows. Buffers keep
  * their size, because inner parts have halos on both sides. */
 static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
 {
@@ -123,7 +124,7 @@ static Plan *row_less(const Plan *plan, DealKind kind, uint32_t nth)
     return bad;
 }
 
-/* The halo has (k - s) / 2 rows, rounded down. For kernel 3 with stride 2 that is 0. */
+/* The halo has (k - s) / 2 rows, rounded down. For kernel 3 with stride 2 this is 0. */
 static Plan *halo_too_narrow(const Plan *plan)
 {
     return row_less(plan, DEAL_halo, 1);
@@ -141,7 +142,8 @@ static Plan *halo_without_dilation(const Plan *plan)
     return row_less(plan, DEAL_halo, 3);
 }
 
-/* The backward pass keeps its own rows of the input's gradient and drops the neighbours' shares. */
+/* The backward pass keeps a rank's own rows of the input's gradient, and drops the neighbours'
+ * shares. */
 static Plan *backward_without_exchange(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -154,7 +156,7 @@ static Plan *backward_without_exchange(const Plan *plan)
     return bad;
 }
 
-/* A rank adds its own strips, which it never sent. */
+/* A rank adds the strips that it should send. */
 static Plan *own_strips_added(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -164,7 +166,7 @@ static Plan *own_strips_added(const Plan *plan)
     return bad;
 }
 
-/* A convolution's border reads the rank's own strips in place of its neighbours'. */
+/* The border of a convolution reads the rank's own strips instead of its neighbours'. */
 static Plan *border_of_own_strips(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -176,7 +178,7 @@ static Plan *border_of_own_strips(const Plan *plan)
     return bad;
 }
 
-/* The border takes the place of the inner rows instead of being added. */
+/* The border's result replaces the inner rows instead of being added. */
 static Plan *border_alone(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -187,7 +189,7 @@ static Plan *border_alone(const Plan *plan)
     return bad;
 }
 
-/* The inner rows are used as if they were all, before the border is added. */
+/* Other ops read the inner rows before the border is added. */
 static Plan *inner_rows_alone(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -200,7 +202,7 @@ static Plan *inner_rows_alone(const Plan *plan)
     return bad;
 }
 
-/* Halo rows of the gradient are copied like values, but they should be added. */
+/* Halo rows of the gradient are copied like values, instead of being added. */
 static Plan *gradient_exchanged_as_a_value(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -208,7 +210,7 @@ static Plan *gradient_exchanged_as_a_value(const Plan *plan)
     return bad;
 }
 
-/* Finds the first convolution of inner rows that computes this part of them. */
+/* Returns the first convolution of inner rows that computes the part `which`. */
 static Pc inner_part(const Plan *plan, int64_t which)
 {
     for (Pc pc = 1; pc < plan->programs.at[0].code.n; pc++)
@@ -261,7 +263,7 @@ static Plan *centre_alone(const Plan *plan)
     return bad;
 }
 
-/* The sides take the centre's place. */
+/* The result of the sides replaces that of the centre. */
 static Plan *sides_alone(const Plan *plan)
 {
     return with_attrs(plan, inner_part(plan, ROWS_sides), ROWS_sides, 0);
@@ -289,7 +291,7 @@ static Plan *local_statistics(const Plan *plan)
     return without(plan, find(plan, OP_all_reduce, OP_group_sum, PHASE_forward, 0));
 }
 
-/* The sum is global, but the gradients of the statistics are not: the all_reduce is outside
+/* The sum is global, but the gradients of the statistics are not, because the all_reduce is outside
  * autograd. */
 static Plan *statistics_without_backward(const Plan *plan)
 {
@@ -307,8 +309,8 @@ static Plan *weights_not_summed(const Plan *plan)
     return NULL;
 }
 
-/* Weight gradients are averaged over ranks. That is right if the loss is a mean of equal parts, but
- * this loss is a sum. */
+/* Weight gradients are averaged over ranks. This would be right if the loss were a mean of equal
+ * parts, but it is a sum. */
 static Plan *weights_averaged(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -333,20 +335,20 @@ static Plan *shared_by(const Plan *plan, double scale)
     return bad;
 }
 
-/* All ranks have the whole gradient, but it enters the sum over ranks once for each rank. */
+/* All ranks have the whole gradient, and each adds it to the sum over ranks. */
 static Plan *whole_gradient_summed(const Plan *plan)
 {
     return shared_by(plan, 1);
 }
 
-/* The gradient is halved, but there are three ranks. */
+/* The gradient is halved, although there are three ranks. */
 static Plan *share_of_other_ranks(const Plan *plan)
 {
     return shared_by(plan, 0.5);
 }
 
-/* Attention reads points at a fixed distance only within the rank's own rows. That is another
- * function than the model's. */
+/* Attention reads points at a fixed distance only among the rank's own rows. The model defines
+ * another function. */
 static Plan *points_of_own_rows(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -356,7 +358,7 @@ static Plan *points_of_own_rows(const Plan *plan)
     return bad;
 }
 
-/* A rank unpacks the pieces that it sent. */
+/* A rank unpacks the pieces that it should send. */
 static Plan *own_pieces_unpacked(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -365,7 +367,7 @@ static Plan *own_pieces_unpacked(const Plan *plan)
     return bad;
 }
 
-/* The output of attention is used as if its rows were in order. */
+/* Other ops use the output of attention as if its rows were in order. */
 static Plan *points_not_returned(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -377,7 +379,7 @@ static Plan *points_not_returned(const Plan *plan)
     return bad;
 }
 
-/* Finds the first sum of squares; the previous instruction must sum its gradient over domain. */
+/* Returns the first sum of squares. The instruction before it must sum its gradient over domain. */
 static Pc squares_after_sum(const Plan *plan)
 {
     const Pc pc = find(plan, OP_sumsq, OP_none, PHASE_update, 0);
@@ -387,7 +389,7 @@ static Pc squares_after_sum(const Plan *plan)
     return pc;
 }
 
-/* The squares are summed before the gradient is summed over domain, so they lack the other rank's
+/* The squares are added up before the gradient is summed over domain, so they lack the other ranks'
  * rows. The gradient itself is right. */
 static Plan *norm_of_own_rows(const Plan *plan)
 {
@@ -402,8 +404,8 @@ static Plan *norm_of_own_rows(const Plan *plan)
     return bad;
 }
 
-/* Ranks of a domain have equal gradients, but the sum of squares also goes over these ranks. So
- * each element counts once for each rank. */
+/* Ranks of a domain have equal gradients, but the sum of squares also goes over these ranks. So it
+ * counts each element once for each rank. */
 static Plan *norm_of_every_copy(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -417,7 +419,7 @@ static Plan *norm_of_every_copy(const Plan *plan)
     return bad;
 }
 
-/* The sum has the squares of the first bucket twice, and no squares of the second bucket. */
+/* The sum contains the squares of the first bucket twice, and no squares of the second bucket. */
 static Plan *norm_counts_twice(const Plan *plan)
 {
     Plan *bad = mutate_copy(plan, arena);
@@ -489,7 +491,7 @@ static const struct {
      right_plan},
 };
 
-static void every_bug_is_named(void **state)
+static void each_planted_bug_is_reported(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
@@ -510,6 +512,6 @@ static void every_bug_is_named(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bug_is_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_planted_bug_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

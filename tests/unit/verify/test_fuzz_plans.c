@@ -1,6 +1,6 @@
-/* The inputs with which the fuzz target of plan texts begins must be plans of today, with seals. A
- * text of an older form is refused in its first lines, so the target would never reach the proofs.
- * TANDEM_UPDATE_GOLDEN=1 writes the inputs again. */
+/* The fuzz target of plan texts begins with stored inputs. They must be plans in the current form,
+ * with seals. The first lines of an older form are refused, so the target would never reach the
+ * proofs. TANDEM_UPDATE_GOLDEN=1 writes the inputs again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 
 enum { PATIENCE_S = 60 };
 
-/* Plans of tests/golden: sharded weights, 8-bit numbers with tp, the meta device, and one rank. */
+/* These plans of tests/golden have sharded weights, 8-bit numbers with tp, the meta device, and one
+ * rank. */
 static const char *const plans[] = {"fsdp2_bf16", "float8", "meta", "one_rank"};
 
 static bool updating(void)
@@ -25,7 +26,7 @@ static bool updating(void)
     return value != NULL && strcmp(value, "1") == 0;
 }
 
-static void the_fuzzer_begins_with_plans_of_today(void **state)
+static void the_fuzzers_stored_plans_are_current(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -57,7 +58,7 @@ static void the_fuzzer_begins_with_plans_of_today(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fuzzer_begins_with_plans_of_today),
+        cmocka_unit_test(the_fuzzers_stored_plans_are_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

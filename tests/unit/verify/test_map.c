@@ -1,4 +1,4 @@
-/* The verifier's map from address ranges to values, compared with a plain array of bytes. */
+/* Compares the verifier's map from address ranges to values with a plain array of bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@ static uint32_t payload_at(const RangeMap *m, uint64_t address)
     return *(uint32_t *)range_payload(m, range_find(m, address));
 }
 
-/* Many small assignments fill blocks and split them; a few long ones empty blocks again. */
-static void holds_what_was_assigned_last(void **state)
+/* Many small assignments fill and split blocks of the map. A few long ones empty blocks. */
+static void the_map_returns_the_last_assigned_value(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -38,7 +38,7 @@ static void holds_what_was_assigned_last(void **state)
     arena_free(arena);
 }
 
-/* A cut makes the borders and changes no payload, even if both borders exist already. */
+/* A cut makes borders and changes no value, even if both borders exist already. */
 static void a_cut_makes_borders(void **state)
 {
     (void)state;
@@ -63,7 +63,7 @@ static void a_cut_makes_borders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holds_what_was_assigned_last),
+        cmocka_unit_test(the_map_returns_the_last_assigned_value),
         cmocka_unit_test(a_cut_makes_borders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

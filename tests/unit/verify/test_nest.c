@@ -1,5 +1,5 @@
-/* The verifier decides whether the parts of one deal are pieces of the parts of another. Its quick
- * answer is compared with a comparison of every index. */
+/* The verifier decides whether the parts of one deal are pieces of the parts of another. The test
+ * compares its quick answer with a comparison of every index. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { MOST = 54 };
 
-/* A deal of n_parts that hands out the indices in the given order, in runs of `each`. */
+/* Returns a deal that gives n_parts the indices in this order, in runs of `each`. */
 static DealId dealt(Plan *plan, const int64_t *order, int64_t size, uint32_t n_parts, int64_t each)
 {
     Interval intervals[MOST];
@@ -37,9 +37,9 @@ static bool nests(const Deals *deals, DealId whole, DealId cut, int64_t size, ui
     return true;
 }
 
-/* Both deals give out the same indices, except that one of them exchanges two. The verifier may
- * refuse deals of many intervals, but it must never accept a wrong deal. */
-static void what_is_accepted_nests(void **state)
+/* Both deals give out the same indices, except that one of them exchanges two indices. The verifier
+ * may refuse correct deals of many intervals, but it must never accept a wrong deal. */
+static void an_accepted_deal_nests(void **state)
 {
     (void)state;
     uint32_t n_accepted = 0, n_true = 0;
@@ -56,7 +56,7 @@ static void what_is_accepted_nests(void **state)
         for (int64_t i = 0; i < size; i++) order[0][i] = order[1][i] = i;
         const int64_t of = DRAW(2), a = DRAW(size), b = DRAW(size), last = order[of][b];
         order[of][b] = order[of][a], order[of][a] = last;
-        const bool changed = a != b; /* then each of its runs has one index */
+        const bool changed = a != b; /* with exchanged indices, each run has one index */
         const DealId whole = dealt(plan, order[0], size, n_whole, changed && !of ? 1 : each);
         const DealId cut = dealt(plan, order[1], size, n_whole * k, changed && of ? 1 : each);
         Shape s[2] = {{.n_dims = 1, .dim = {size}, .deal = {whole}},
@@ -79,7 +79,7 @@ static void what_is_accepted_nests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_accepted_nests, test_arena_setup,
+        cmocka_unit_test_setup_teardown(an_accepted_deal_nests, test_arena_setup,
                                         test_arena_teardown),
     };
     return cmocka_run_group_tests_name("nest", tests, NULL, NULL);

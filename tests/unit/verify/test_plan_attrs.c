@@ -41,13 +41,13 @@ typedef struct Tally {
     Count of[REACHES][OP_COUNT][ATTRS];
 } Tally;
 
-/* A plan that is read from a text. Each change of it is undone. */
+/* A plan that was read from a text. Each change of it is undone. */
 typedef struct Subject {
     const char *name;
     Plan *plan;
 } Subject;
 
-/* Attributes that an op uses, and an instruction that uses them. */
+/* Attributes that an op uses, with an instruction that uses them. */
 typedef struct Use {
     Reach reach; /* never REACH_one */
     AttrsId attrs;
@@ -66,7 +66,7 @@ static Reach reach_of(const Graph *g, const Instr *in)
                                                                    : REACH_other;
 }
 
-/* Gives instructions and nodes other attributes, which are the plan's last ones then. */
+/* Gives instructions and nodes other attributes, which are added at the end of the plan's list. */
 static void change(Plan *plan, OpKind op, const Use *use, Reach reach, const Attrs *now)
 {
     Graph *g = &plan->graph;
@@ -102,7 +102,8 @@ static void undo(Plan *plan, const Use *use)
         }
 }
 
-/* Returns another value within the bounds of the attribute. Returns false if there is none. */
+/* Stores another value within the bounds of the attribute in *out. Returns false if there is
+ * none. */
 static bool other_value(const AttrBounds *b, uint32_t draw, double now, double *out)
 {
     const double tries[VALUES] = {now + 1, 2 * now + 1, now - 1, now / 2, 0.5 * now + 0.25,
@@ -118,7 +119,7 @@ static bool other_value(const AttrBounds *b, uint32_t draw, double now, double *
     return false;
 }
 
-/* True if the plan has another instruction of this op that belongs to no node. */
+/* Returns true if the plan has another instruction of this op without a node. */
 static bool has_another(const Plan *plan, OpKind op, const Use *use)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++)
@@ -152,7 +153,7 @@ static void try_one(Tally *tally, const Subject *s, OpKind op, const AttrBounds 
     arena_free(arena);
 }
 
-/* Adds a use to `use`, which is a sample of all `seen` uses so far. */
+/* Adds `one` to `use`, a random sample of the `seen` uses so far. */
 static void sample(Use *use, uint32_t *n, uint32_t *seen, uint64_t seed, Use one)
 {
     const uint32_t at =
@@ -235,7 +236,7 @@ static void visit_golden(Tally *tally)
     closedir(dir);
 }
 
-static void attributes_keep_their_promise(void **state)
+static void proofs_refuse_changes_of_proven_attributes(void **state)
 {
     (void)state;
     const char *every = getenv("TANDEM_ATTRS_EVERY"), *seed = getenv("TANDEM_FIELDS_SEED");
@@ -267,6 +268,7 @@ static void attributes_keep_their_promise(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(attributes_keep_their_promise)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(proofs_refuse_changes_of_proven_attributes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The proofs skip work by short cuts, which must change no verdict and no report. Plans of the
- * corpus with one changed field in one instruction or buffer are proven with short cuts and in
- * full. */
+/* The proofs take short cuts, which must not change a verdict or a report. The test changes one
+ * field of one instruction or buffer in plans of the corpus. It proves each plan with short cuts
+ * and in full. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static const Field buffer_fields[] = {
 enum {
     INSTR_FIELDS = sizeof instr_fields / sizeof *instr_fields,
     BUFFER_FIELDS = sizeof buffer_fields / sizeof *buffer_fields,
-    OTHERS = 2, /* an argument, a predecessor */
+    OTHERS = 2, /* an argument and a predecessor */
     CHANGES = INSTR_FIELDS + BUFFER_FIELDS + OTHERS
 };
 
@@ -56,7 +56,7 @@ static uint64_t draw(Tally *t, uint64_t n)
     return n == 0 ? 0 : rng_below(t->seed++, 1, 2, n);
 }
 
-/* Gives the field another element's value, or the next number. */
+/* Gives the field the value of another element, or the next number. */
 static Edit change_field(Tally *t, void *items, size_t size, uint64_t n, const Field *f,
                          uint32_t kind)
 {
@@ -127,8 +127,8 @@ static void visit(void *self, const Tiny *tiny)
     arena_free(arena);
 }
 
-/* SHORT_CUTS: number of changes for each plan. */
-static void change_no_report(void **state)
+/* SHORT_CUTS sets the number of changes for each plan. */
+static void short_cuts_change_no_report(void **state)
 {
     (void)state;
     const char *wanted = getenv("SHORT_CUTS");
@@ -146,6 +146,6 @@ static void change_no_report(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(change_no_report)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(short_cuts_change_no_report)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Plants the classic silent bugs of layouts, of buffers that live too short, and of repeated work,
- * one at a time in good plans. The named proof must find each, with the expected message. */
+/* Plants classic silent bugs in good plans, one at a time: wrong layouts, buffers that live too
+ * short, and repeated work. The named proof must report each, with the expected message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
-static void good_plans(void **state)
+static void good_plans_are_accepted(void **state)
 {
     (void)state;
     Spoiled a = spoiled_sharded(), b = spoiled_replicated();
@@ -18,9 +18,9 @@ static void good_plans(void **state)
     spoiled_accepted(&b);
 }
 
-/* A fault in a plan that a user wrote is reported as the user's, at a line of the script, and not
- * as a fault of the planner. */
-static void user_plan(void **state)
+/* A fault in a plan that a user wrote is reported as the user's mistake, at a line of the script,
+ * not as a fault of the planner. */
+static void a_fault_in_a_users_plan_is_the_users(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -29,15 +29,15 @@ static void user_plan(void **state)
     assert_false(verify_plan(c.plan, VERIFY_all, true, &c.d));
     assert_int_equal(diag_exit_code(&c.d), 3);
     assert_non_null(c.d.items.at[0].loc.file);
-    Diag none = diag_in(c.arena); /* not requested, so not reported */
+    Diag none = diag_in(c.arena); /* other proofs do not report it */
     assert_true(verify_plan(c.plan, VERIFY_races | VERIFY_deadlock, true, &none));
     arena_free(c.arena);
 }
 
 /* ---- layouts ---- */
 
-/* The missing sum over tp of norm-weight gradients under sequence parallelism. */
-static void forgotten_norm_gradient_sum(void **state)
+/* Under sequence parallelism, the sum over tp of gradients of norm weights is missing. */
+static void a_forgotten_sum_of_norm_gradients_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -45,7 +45,7 @@ static void forgotten_norm_gradient_sum(void **state)
     spoiled_rejected(&c, "verify-layout", "a partial value on tp");
 }
 
-static void gradients_summed_twice(void **state)
+static void gradients_summed_twice_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_replicated();
@@ -54,7 +54,7 @@ static void gradients_summed_twice(void **state)
     spoiled_rejected(&c, "verify-layout", "");
 }
 
-static void gradients_never_summed(void **state)
+static void gradients_never_summed_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_replicated();
@@ -63,7 +63,7 @@ static void gradients_never_summed(void **state)
     spoiled_rejected(&c, "verify-layout", "a partial value on dp_");
 }
 
-static void summed_over_the_wrong_ranks(void **state)
+static void a_sum_over_the_wrong_ranks_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_replicated();
@@ -72,8 +72,9 @@ static void summed_over_the_wrong_ranks(void **state)
     spoiled_rejected(&c, "verify-layout", "");
 }
 
-/* The shape is right, but the tensor is wrong: the view of one weight is moved to its neighbour. */
-static void wrong_weight_of_the_right_shape(void **state)
+/* The shape is right, but the tensor is wrong: the view of one weight is moved to a neighbouring
+ * weight. */
+static void a_wrong_weight_of_the_right_shape_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -96,7 +97,7 @@ static void wrong_weight_of_the_right_shape(void **state)
     spoiled_rejected(&c, "verify-layout", "should be layers.0.");
 }
 
-static void maximum_of_sums(void **state)
+static void a_maximum_instead_of_a_sum_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -114,8 +115,8 @@ static Pc last_of(const Spoiled *c, OpKind op)
     return 0;
 }
 
-/* Parameters of a unit lie one behind the other, inside the unit. */
-static void parameters_lie_inside_their_unit(void **state)
+/* The parameters of a unit lie one after the other, inside the unit. */
+static void parameters_outside_their_unit_are_rejected(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
@@ -131,7 +132,7 @@ static void parameters_lie_inside_their_unit(void **state)
 }
 
 /* Each number of a unit is set beyond its bound, one at a time. */
-static void numbers_of_units(void **state)
+static void numbers_of_units_out_of_range_are_rejected(void **state)
 {
     (void)state;
     for (int k = 0; k < 6; k++) {
@@ -151,7 +152,7 @@ static void numbers_of_units(void **state)
     }
 }
 
-static void unit_not_updated(void **state)
+static void a_unit_without_update_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -160,7 +161,7 @@ static void unit_not_updated(void **state)
     spoiled_rejected(&c, "verify-coverage", "is not updated");
 }
 
-static void unit_updated_twice(void **state)
+static void a_unit_updated_twice_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -170,7 +171,7 @@ static void unit_updated_twice(void **state)
     spoiled_rejected(&c, "verify-coverage", "is not a trained parameter");
 }
 
-static void states_exchanged(void **state)
+static void exchanged_optimizer_states_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -188,7 +189,7 @@ static void states_exchanged(void **state)
     arena_free(c.arena);
 }
 
-static void recomputation_draws_samples(void **state)
+static void recomputation_that_draws_samples_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -197,7 +198,7 @@ static void recomputation_draws_samples(void **state)
     spoiled_rejected(&c, "verify-purity", "draw new samples");
 }
 
-static void same_micro_batch_twice(void **state)
+static void a_micro_batch_used_twice_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -205,9 +206,9 @@ static void same_micro_batch_twice(void **state)
     spoiled_rejected(&c, "verify-layout", "tokens");
 }
 
-/* The mark of packed buffers belongs to the op pack. Without a report, the values of such an output
- * would be looked at no more. */
-static void output_marked_as_packed(void **state)
+/* Only the op pack may mark its output as packed. Without a report, the proofs would no longer look
+ * at the values of such an output. */
+static void an_output_wrongly_marked_as_packed_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -216,9 +217,9 @@ static void output_marked_as_packed(void **state)
     spoiled_rejected(&c, "verify-layout", "output 0 is marked as packed");
 }
 
-/* The gradients of two parameters with equally many elements, but other shapes, have exchanged
+/* The gradients of two parameters with equally many elements but different shapes have exchanged
  * their places in the unit. */
-static void gradients_in_places_of_others(void **state)
+static void gradients_in_exchanged_places_are_rejected(void **state)
 {
     (void)state;
     const Tiny t = tiny_default();
@@ -241,8 +242,9 @@ static void gradients_in_places_of_others(void **state)
 
 /* ---- order ---- */
 
-/* A report names the micro-batch of the value that is there, and of the value that should be. */
-static void value_of_another_micro_batch(void **state)
+/* The report names the micro-batch of the value that is there, and of the value that should be
+ * there. */
+static void a_value_of_another_micro_batch_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -256,7 +258,7 @@ static void value_of_another_micro_batch(void **state)
                     name, name));
 }
 
-static void gather_without_wait(void **state)
+static void a_missing_wait_for_a_gather_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -270,7 +272,7 @@ static void gather_without_wait(void **state)
     spoiled_rejected(&c, "verify-race", "neither waits for the other");
 }
 
-static void weights_never_gathered(void **state)
+static void weights_never_gathered_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -279,7 +281,7 @@ static void weights_never_gathered(void **state)
     spoiled_rejected(&c, "verify-read-before-write", "that no instruction wrote");
 }
 
-static void memory_reused_too_early(void **state)
+static void memory_reused_too_early_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -292,7 +294,7 @@ static void memory_reused_too_early(void **state)
 
 /* ---- structure ---- */
 
-static void beyond_the_arena(void **state)
+static void a_buffer_beyond_the_arena_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -300,7 +302,7 @@ static void beyond_the_arena(void **state)
     spoiled_rejected(&c, "verify-structure", "does not fit into the arena");
 }
 
-static void wait_for_the_future(void **state)
+static void a_wait_for_a_later_instruction_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -311,7 +313,7 @@ static void wait_for_the_future(void **state)
 }
 
 /* Each instruction, one at a time, loses its last argument, which is an output. */
-static void instruction_without_its_output(void **state)
+static void an_instruction_without_its_output_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -327,7 +329,7 @@ static void instruction_without_its_output(void **state)
     spoiled_accepted(&c);
 }
 
-static void gather_of_the_wrong_size(void **state)
+static void a_gather_of_the_wrong_size_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -336,8 +338,8 @@ static void gather_of_the_wrong_size(void **state)
     spoiled_rejected(&c, "verify-structure", "a group of 4 ranks");
 }
 
-/* Only copies (one stream for each direction) and the host's own stream may access host memory. */
-static void spaces(void **state)
+/* Only copies (one stream for each direction) and the host's stream may access host memory. */
+static void host_memory_on_other_streams_is_rejected(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -365,32 +367,32 @@ static void spaces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_plans),
-        cmocka_unit_test(user_plan),
-        cmocka_unit_test(forgotten_norm_gradient_sum),
-        cmocka_unit_test(gradients_summed_twice),
-        cmocka_unit_test(gradients_never_summed),
-        cmocka_unit_test(summed_over_the_wrong_ranks),
-        cmocka_unit_test(wrong_weight_of_the_right_shape),
-        cmocka_unit_test(maximum_of_sums),
-        cmocka_unit_test(parameters_lie_inside_their_unit),
-        cmocka_unit_test(numbers_of_units),
-        cmocka_unit_test(unit_not_updated),
-        cmocka_unit_test(unit_updated_twice),
-        cmocka_unit_test(states_exchanged),
-        cmocka_unit_test(recomputation_draws_samples),
-        cmocka_unit_test(same_micro_batch_twice),
-        cmocka_unit_test(output_marked_as_packed),
-        cmocka_unit_test(gradients_in_places_of_others),
-        cmocka_unit_test(value_of_another_micro_batch),
-        cmocka_unit_test(gather_without_wait),
-        cmocka_unit_test(weights_never_gathered),
-        cmocka_unit_test(memory_reused_too_early),
-        cmocka_unit_test(beyond_the_arena),
-        cmocka_unit_test(wait_for_the_future),
-        cmocka_unit_test(instruction_without_its_output),
-        cmocka_unit_test(gather_of_the_wrong_size),
-        cmocka_unit_test(spaces),
+        cmocka_unit_test(good_plans_are_accepted),
+        cmocka_unit_test(a_fault_in_a_users_plan_is_the_users),
+        cmocka_unit_test(a_forgotten_sum_of_norm_gradients_is_rejected),
+        cmocka_unit_test(gradients_summed_twice_are_rejected),
+        cmocka_unit_test(gradients_never_summed_are_rejected),
+        cmocka_unit_test(a_sum_over_the_wrong_ranks_is_rejected),
+        cmocka_unit_test(a_wrong_weight_of_the_right_shape_is_rejected),
+        cmocka_unit_test(a_maximum_instead_of_a_sum_is_rejected),
+        cmocka_unit_test(parameters_outside_their_unit_are_rejected),
+        cmocka_unit_test(numbers_of_units_out_of_range_are_rejected),
+        cmocka_unit_test(a_unit_without_update_is_rejected),
+        cmocka_unit_test(a_unit_updated_twice_is_rejected),
+        cmocka_unit_test(exchanged_optimizer_states_are_rejected),
+        cmocka_unit_test(recomputation_that_draws_samples_is_rejected),
+        cmocka_unit_test(a_micro_batch_used_twice_is_rejected),
+        cmocka_unit_test(an_output_wrongly_marked_as_packed_is_rejected),
+        cmocka_unit_test(gradients_in_exchanged_places_are_rejected),
+        cmocka_unit_test(a_value_of_another_micro_batch_is_rejected),
+        cmocka_unit_test(a_missing_wait_for_a_gather_is_rejected),
+        cmocka_unit_test(weights_never_gathered_are_rejected),
+        cmocka_unit_test(memory_reused_too_early_is_rejected),
+        cmocka_unit_test(a_buffer_beyond_the_arena_is_rejected),
+        cmocka_unit_test(a_wait_for_a_later_instruction_is_rejected),
+        cmocka_unit_test(an_instruction_without_its_output_is_rejected),
+        cmocka_unit_test(a_gather_of_the_wrong_size_is_rejected),
+        cmocka_unit_test(host_memory_on_other_streams_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A program must have the dtypes of its graph. A plan of 8-bit and 16-bit numbers is changed to
- * hold values in another dtype, and each change must be reported. */
+/* A program must have the dtypes of its graph. The tests give values of a plan with 8-bit and
+ * 16-bit numbers another dtype. Each change must be reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static uint32_t retype(Spoiled *c, DType from, DType to, Category category)
     return n;
 }
 
-static void good_plans_pass(void **state)
+static void good_plans_are_accepted(void **state)
 {
     (void)state;
     Spoiled a = low_precision(false), b = low_precision(true);
@@ -52,9 +52,9 @@ static void good_plans_pass(void **state)
     spoiled_accepted(&b);
 }
 
-/* All gradients are in e4m3. They have the same size as in e5m2, for which the graph still scales
- * them. */
-static void gradients_in_the_other_eight_bits(void **state)
+/* All gradients are in e4m3 instead of e5m2. Both have the same size, but the graph scales them for
+ * e5m2. */
+static void gradients_in_the_other_8_bit_type_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -62,7 +62,7 @@ static void gradients_in_the_other_eight_bits(void **state)
     rejects(&c, "has dtype e4m3 in buffer");
 }
 
-static void halves_of_the_other_kind(void **state)
+static void the_other_16_bit_type_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -73,7 +73,7 @@ static void halves_of_the_other_kind(void **state)
     rejects(&c, "converts to f16 from f32, but the graph has no such conversion");
 }
 
-static void gradients_as_integers(void **state)
+static void gradients_as_integers_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -82,8 +82,8 @@ static void gradients_as_integers(void **state)
     arena_free(c.arena);
 }
 
-/* The graph asks for sums in bf16, but the program sums in f32: another result than the plan's. */
-static void sums_in_another_dtype(void **state)
+/* The graph requests sums in bf16, but the program sums in f32, which gives another result. */
+static void sums_in_another_dtype_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -98,7 +98,7 @@ static void sums_in_another_dtype(void **state)
     rejects(&c, "has dtype f32 in buffer");
 }
 
-static void at_rest_in_another_dtype(void **state)
+static void parameters_at_rest_in_another_dtype_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -117,8 +117,8 @@ static TensorId first_param(const Spoiled *c)
     return 0;
 }
 
-/* A parameter contradicts its unit; a gradient contradicts its parameter. */
-static void unit_and_parameter_disagree(void **state)
+/* A parameter contradicts its unit, or a gradient contradicts its parameter. */
+static void a_unit_with_another_dtype_than_its_parameter_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -131,7 +131,7 @@ static void unit_and_parameter_disagree(void **state)
     rejects(&c, "but its sum has dtype f32");
 }
 
-static void moments_of_two_kinds(void **state)
+static void moments_with_two_dtypes_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(false);
@@ -144,8 +144,8 @@ static void moments_of_two_kinds(void **state)
     arena_free(c.arena);
 }
 
-/* One part of an fp64 plan is left in f32, so its dtypes follow no common map. */
-static void mixed_map(void **state)
+/* One value of an fp64 plan stays in f32, so no common map gives all dtypes. */
+static void fp64_plans_with_an_f32_value_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = low_precision(true);
@@ -160,15 +160,15 @@ static void mixed_map(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_plans_pass),
-        cmocka_unit_test(gradients_in_the_other_eight_bits),
-        cmocka_unit_test(halves_of_the_other_kind),
-        cmocka_unit_test(gradients_as_integers),
-        cmocka_unit_test(sums_in_another_dtype),
-        cmocka_unit_test(at_rest_in_another_dtype),
-        cmocka_unit_test(unit_and_parameter_disagree),
-        cmocka_unit_test(moments_of_two_kinds),
-        cmocka_unit_test(mixed_map),
+        cmocka_unit_test(good_plans_are_accepted),
+        cmocka_unit_test(gradients_in_the_other_8_bit_type_are_rejected),
+        cmocka_unit_test(the_other_16_bit_type_is_rejected),
+        cmocka_unit_test(gradients_as_integers_are_rejected),
+        cmocka_unit_test(sums_in_another_dtype_are_rejected),
+        cmocka_unit_test(parameters_at_rest_in_another_dtype_are_rejected),
+        cmocka_unit_test(a_unit_with_another_dtype_than_its_parameter_is_rejected),
+        cmocka_unit_test(moments_with_two_dtypes_are_rejected),
+        cmocka_unit_test(fp64_plans_with_an_f32_value_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Plans that need more memory than a device, or the host of a node, has are refused. The hint must
- * name a change that helps. */
+/* A plan is refused if it needs more memory than a device, or the host of a node, has. The hint
+ * must name a change that helps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static bool fits(Spoiled *c, uint64_t device_bytes, uint64_t reserved_bytes)
     return verify_fit(c->plan, &capacity, &c->d);
 }
 
-static void does_not_fit(void **state)
+static void a_plan_too_large_for_a_device_is_refused(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -33,8 +33,9 @@ static void does_not_fit(void **state)
     arena_free(c.arena);
 }
 
-/* ep can share the largest part of a mixture; a plan without experts has no use for it. */
-static void experts_may_be_shared(void **state)
+/* ep can divide the largest part of a mixture of experts among ranks. For a plan without experts,
+ * the hint must not name it. */
+static void the_hint_names_ep_only_with_experts(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -52,8 +53,8 @@ static void experts_may_be_shared(void **state)
     arena_free(arena);
 }
 
-/* The ranks of a node share its memory; the node that needs most is named. */
-static void host_does_not_fit(void **state)
+/* The ranks of a node share its memory. The report names the node that needs most. */
+static void a_plan_too_large_for_a_host_is_refused(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -73,7 +74,7 @@ static void host_does_not_fit(void **state)
         assert_non_null(strstr(c.d.items.at[0].text, "node 0"));
         assert_non_null(strstr(c.d.items.at[0].hint, "dp_shard = "));
     }
-    Capacity both = {10, 0, 10, 0}; /* both are reported at once */
+    Capacity both = {10, 0, 10, 0}; /* both are too small, and both are reported */
     c.d.items.n = c.d.n_errors = 0;
     assert_false(verify_fit(c.plan, &both, &c.d));
     assert_int_equal(c.d.items.n, 2);
@@ -83,9 +84,9 @@ static void host_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(does_not_fit),
-        cmocka_unit_test(experts_may_be_shared),
-        cmocka_unit_test(host_does_not_fit),
+        cmocka_unit_test(a_plan_too_large_for_a_device_is_refused),
+        cmocka_unit_test(the_hint_names_ep_only_with_experts),
+        cmocka_unit_test(a_plan_too_large_for_a_host_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Nothing crashes the verifier: neither plans whose fields hold arbitrary values, nor plans parsed
+/* No plan may crash the verifier: neither plans with arbitrary values in fields, nor plans parsed
  * from damaged text. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static void damage(Random *r, void *at, size_t bytes)
     memcpy(at, &value, bytes);
 }
 
-/* A random element of a list; NULL if it is empty. */
+/* Gives a random element of a list, or NULL if the list is empty. */
 #define SOME(r, list)    ((list).n ? &(list).at[draw((r), (list).n)] : NULL)
 #define DAMAGE(r, field) damage((r), &(field), sizeof(field))
 
@@ -152,7 +152,7 @@ static void damage_unit(Random *r, Unit *u)
     case 4: DAMAGE(r, u->params.n); break;
     default: DAMAGE(r, u->params.at[draw(r, u->params.n)]); break;
     }
-    /* a parser cannot produce more */
+    /* A parser cannot produce more. */
     if (u->params.n > u->params.room) u->params.n = u->params.room;
 }
 
@@ -268,7 +268,7 @@ static const Plan *some_plan(uint32_t which, Arena *arena)
     return plan;
 }
 
-static void damaged_fields(void **state)
+static void damaged_fields_do_not_crash_the_verifier(void **state)
 {
     (void)state;
     Arena *arena = arena_new(), *scratch = arena_new();
@@ -293,7 +293,7 @@ static void damaged_fields(void **state)
     arena_free(arena);
 }
 
-/* Numbers in the text are replaced; lines are removed, doubled and exchanged. */
+/* Replaces numbers in the text, or removes, repeats and exchanges lines. */
 static void damage_text(Random *r, char *text, size_t n)
 {
     for (uint64_t k = 1 + draw(r, 3); k > 0; k--) {
@@ -307,7 +307,7 @@ static void damage_text(Random *r, char *text, size_t n)
     }
 }
 
-static void damaged_texts(void **state)
+static void damaged_texts_do_not_crash_the_verifier(void **state)
 {
     (void)state;
     Arena *arena = arena_new(), *scratch = arena_new();
@@ -337,7 +337,7 @@ static void damaged_texts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(damaged_fields),
-                                       cmocka_unit_test(damaged_texts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(damaged_fields_do_not_crash_the_verifier),
+                                       cmocka_unit_test(damaged_texts_do_not_crash_the_verifier)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

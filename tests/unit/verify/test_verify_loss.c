@@ -1,5 +1,5 @@
-/* Plants bugs in the random or non-linear parts of the loss of a good plan. Names the proof that
- * must find each bug, and its message. */
+/* Plants bugs in the random or non-linear parts of a good plan's loss. States the proof that must
+ * report each bug, and its message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
-/* Data parallel 2 x tp 2, two micro-batches, everything recomputed, dropout in four kinds of
- * places. */
+/* Returns a plan for 2 data ranks x 2 tp ranks with two micro-batches, full recomputation, and
+ * dropout in four kinds of places. */
 static Spoiled plan_with(Denominator denominator)
 {
     Tiny t = tiny_default();
@@ -59,7 +59,7 @@ static AttrsId edited(Spoiled *c, AttrsId from, int64_t site, double scale)
 
 /* ---- random numbers ---- */
 
-static void good_plans_pass(void **state)
+static void good_plans_are_accepted(void **state)
 {
     (void)state;
     for (Denominator k = DENOMINATOR_kept; k < DENOMINATOR_COUNT; k++) {
@@ -69,8 +69,8 @@ static void good_plans_pass(void **state)
     }
 }
 
-/* The random generator goes on from draw to draw, so recomputation gets another mask. */
-static void recomputation_draws_anew(void **state)
+/* The random generator continues from draw to draw, so recomputation gets another mask. */
+static void recomputation_with_a_new_mask_is_rejected(void **state)
 {
     (void)state;
     static const OpKind ops[] = {OP_dropout, OP_attention};
@@ -82,7 +82,7 @@ static void recomputation_draws_anew(void **state)
     }
 }
 
-static void gradient_draws_anew(void **state)
+static void a_gradient_with_a_new_mask_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -95,8 +95,8 @@ static void gradient_draws_anew(void **state)
     spoiled_rejected(&c, "verify-purity", "but its forward node draws with p");
 }
 
-/* The node of the gradient draws its own mask, because it names no forward node, or a wrong one. */
-static void gradient_without_its_forward(void **state)
+/* The node of the gradient draws another mask, because it names no forward node, or a wrong one. */
+static void a_gradient_without_its_forward_node_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -117,7 +117,7 @@ static void gradient_without_its_forward(void **state)
     spoiled_rejected(&c, "verify-purity", "repeats the random numbers of node");
 }
 
-static void no_initialiser(void **state)
+static void a_parameter_without_initialiser_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -127,8 +127,8 @@ static void no_initialiser(void **state)
     spoiled_rejected(&c, "verify-coverage", "has no initialiser");
 }
 
-/* Random keys come from a counter that does not depend on the micro-batch. */
-static void key_of_another_microbatch(void **state)
+/* The keys of random numbers come from a counter that does not depend on the micro-batch. */
+static void a_random_key_of_another_micro_batch_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -137,7 +137,7 @@ static void key_of_another_microbatch(void **state)
                      "random numbers of micro-batch 0, but its values belong to micro-batch 1");
 }
 
-static void key_without_a_site(void **state)
+static void a_random_key_without_its_site_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -152,7 +152,7 @@ static void key_without_a_site(void **state)
     spoiled_rejected(&c, "verify-purity", "needs a site of its own");
 }
 
-static void evaluation_drops(void **state)
+static void dropout_in_an_evaluation_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -175,7 +175,7 @@ static Pc sum_of(const Spoiled *c, BufferId root)
     return 0;
 }
 
-static void count_of_one_rank(void **state)
+static void a_count_of_one_rank_is_rejected(void **state)
 {
     (void)state;
     for (uint32_t k = 0; k < 2; k++) {
@@ -186,7 +186,7 @@ static void count_of_one_rank(void **state)
     }
 }
 
-static void count_of_one_microbatch(void **state)
+static void a_count_of_one_micro_batch_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -194,7 +194,7 @@ static void count_of_one_microbatch(void **state)
     spoiled_rejected(&c, "verify-scale", "is not the number of counted tokens of the step");
 }
 
-static void factor_of_another_scale(void **state)
+static void a_factor_with_another_scale_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -202,17 +202,18 @@ static void factor_of_another_scale(void **state)
     spoiled_rejected(&c, "verify-scale", "but the product must be 1");
 }
 
-static void no_factor(void **state)
+static void a_missing_factor_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
     const Instr *mean = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
     const Instr *clip = &c.p->code.at[find(&c, OP_clip_coef, PHASE_update, 1)];
-    c.p->args.at[clip->args.first + 1] = program_arg(c.p, mean, 2); /* the loss */
+    /* the loss instead of the factor */
+    c.p->args.at[clip->args.first + 1] = program_arg(c.p, mean, 2);
     spoiled_rejected(&c, "verify-scale", "must be the factor");
 }
 
-static void another_denominator(void **state)
+static void another_denominator_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = dropped();
@@ -231,8 +232,8 @@ static void another_denominator(void **state)
     spoiled_rejected(&c, "verify-scale", "averages over groups of 4 sequences, but a rank has 2");
 }
 
-/* The logits are whole on every rank but still summed over tp, so the loss grows by log tp. */
-static void gathered_logits_in_a_split_loss(void **state)
+/* Every rank has whole logits, but the loss still sums over tp, so it grows by log tp. */
+static void gathered_logits_in_a_split_loss_are_rejected(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -253,7 +254,7 @@ static void gathered_logits_in_a_split_loss(void **state)
 }
 
 /* Every stage reports the loss, so each must have it. */
-static void loss_of_another_tensor_in_a_stage(void **state)
+static void a_stage_without_the_loss_is_rejected(void **state)
 {
     (void)state;
     for (uint32_t stage = 0; stage < 2; stage++) {
@@ -274,21 +275,21 @@ static void loss_of_another_tensor_in_a_stage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_plans_pass),
-        cmocka_unit_test(recomputation_draws_anew),
-        cmocka_unit_test(gradient_draws_anew),
-        cmocka_unit_test(gradient_without_its_forward),
-        cmocka_unit_test(no_initialiser),
-        cmocka_unit_test(key_of_another_microbatch),
-        cmocka_unit_test(key_without_a_site),
-        cmocka_unit_test(evaluation_drops),
-        cmocka_unit_test(count_of_one_rank),
-        cmocka_unit_test(count_of_one_microbatch),
-        cmocka_unit_test(factor_of_another_scale),
-        cmocka_unit_test(no_factor),
-        cmocka_unit_test(another_denominator),
-        cmocka_unit_test(loss_of_another_tensor_in_a_stage),
-        cmocka_unit_test(gathered_logits_in_a_split_loss),
+        cmocka_unit_test(good_plans_are_accepted),
+        cmocka_unit_test(recomputation_with_a_new_mask_is_rejected),
+        cmocka_unit_test(a_gradient_with_a_new_mask_is_rejected),
+        cmocka_unit_test(a_gradient_without_its_forward_node_is_rejected),
+        cmocka_unit_test(a_parameter_without_initialiser_is_rejected),
+        cmocka_unit_test(a_random_key_of_another_micro_batch_is_rejected),
+        cmocka_unit_test(a_random_key_without_its_site_is_rejected),
+        cmocka_unit_test(dropout_in_an_evaluation_is_rejected),
+        cmocka_unit_test(a_count_of_one_rank_is_rejected),
+        cmocka_unit_test(a_count_of_one_micro_batch_is_rejected),
+        cmocka_unit_test(a_factor_with_another_scale_is_rejected),
+        cmocka_unit_test(a_missing_factor_is_rejected),
+        cmocka_unit_test(another_denominator_is_rejected),
+        cmocka_unit_test(a_stage_without_the_loss_is_rejected),
+        cmocka_unit_test(gathered_logits_in_a_split_loss_are_rejected),
     };
     return cmocka_run_group_tests_name("verify_loss", tests, NULL, NULL);
 }

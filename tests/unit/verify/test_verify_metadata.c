@@ -1,6 +1,6 @@
 /* A plan also describes itself: sizes of a step, names of axes, lives and categories of buffers,
- * and more. Reports rely on these fields. Each is changed alone in good plans, and must be reported
- * with its rule and words. */
+ * and more. Reports rely on these fields. Each is changed alone in good plans. The proof must
+ * report it with its rule and words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { SHARDED, PIPELINE, REPLICAS, FLOAT8, OFFLOAD, KINDS };
 
-/* Sets `p` to the last stage's program. */
+/* Makes a good plan of this kind. c.p is the last stage's program. */
 static Spoiled make(int kind)
 {
     Tiny t = tiny_default();
@@ -36,19 +36,19 @@ static void tells(Spoiled *s, const char *words)
     spoiled_rejected(s, "verify-metadata", words);
 }
 
-static void sizes_of_a_step(void **state)
+static void wrong_sizes_of_a_step_are_reported(void **state)
 {
     (void)state;
-    Spoiled c = make(SHARDED); /* twice the sequences, half as long: as many tokens */
+    Spoiled c = make(SHARDED); /* twice the sequences, half as long: the same number of tokens */
     c.plan->step.micro_batch *= 2, c.plan->step.global_batch *= 2, c.plan->step.seq /= 2;
     tells(&c, "tokens in a micro-batch, but `step` states");
-    c = make(SHARDED); /* no batch to compare with; more micro-steps than there are */
+    c = make(SHARDED); /* without a batch size, one more micro-batch than there are */
     c.plan->step.micro_batch = 0;
     c.plan->step.n_microbatches++;
     tells(&c, "the instructions belong to 4 micro-batches, but `step` states 5");
 }
 
-static void names_of_axes(void **state)
+static void wrong_names_of_axes_are_reported(void **state)
 {
     (void)state;
     Spoiled c = make(SHARDED);
@@ -83,8 +83,8 @@ static void names_of_axes(void **state)
     }
 }
 
-/* Without the proof of metadata, a plan with wrong metadata is accepted, as the caller asked. */
-static void only_the_named_proofs_speak(void **state)
+/* If the caller does not request the proof of metadata, wrong metadata is accepted. */
+static void only_requested_proofs_report(void **state)
 {
     (void)state;
     Spoiled c = make(SHARDED);
@@ -96,7 +96,7 @@ static void only_the_named_proofs_speak(void **state)
     arena_free(c.arena);
 }
 
-static void lengths_of_units(void **state)
+static void wrong_lengths_of_units_are_reported(void **state)
 {
     (void)state;
     for (int by = -1; by <= 1; by += 2) {
@@ -106,9 +106,9 @@ static void lengths_of_units(void **state)
     }
 }
 
-/* Memory curves depend on these fields, and so do the bytes that stay inside a kernel of several
+/* Memory curves depend on these fields. So do the bytes that stay inside a kernel of several
  * ops. */
-static void lives_of_buffers(void **state)
+static void wrong_lives_of_buffers_are_reported(void **state)
 {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -123,9 +123,8 @@ static void lives_of_buffers(void **state)
     }
 }
 
-/* Each communication of each program is moved to the next micro-batch, or to the one before the
- * last. */
-static void micro_batches_of_communications(void **state)
+/* Gives each communication of each program another micro-batch: two further on, or two back. */
+static void wrong_micro_batches_of_communications_are_reported(void **state)
 {
     (void)state;
     for (int kind = SHARDED; kind <= PIPELINE; kind++) {
@@ -146,9 +145,9 @@ static void micro_batches_of_communications(void **state)
     }
 }
 
-/* The buffer of a node's first output names the tensor that the node makes. Another name is
- * told. */
-static void tensors_of_first_outputs(void **state)
+/* The buffer of a node's first output names the tensor that the node makes. Another name must be
+ * reported. */
+static void wrong_tensors_of_first_outputs_are_reported(void **state)
 {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -174,10 +173,10 @@ static void tensors_of_first_outputs(void **state)
     }
 }
 
-/* Gives each root buffer that the program uses every other category; a proof must report it. Only
+/* Gives each root buffer that the program uses every other category. A proof must report it. Only
  * buffers made between two layouts, or for a unit, may have several categories (activation,
  * communication, gradient). */
-static void categories_of_buffers(void **state)
+static void wrong_categories_of_buffers_are_reported(void **state)
 {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -202,7 +201,7 @@ static void categories_of_buffers(void **state)
     }
 }
 
-/* Returns the last instruction with an op, of the last program. */
+/* Returns the last program's last instruction with this op. */
 static Pc last_of(const Spoiled *c, OpKind op)
 {
     for (Pc pc = c->p->code.n - 1; pc > 0; pc--)
@@ -211,8 +210,9 @@ static Pc last_of(const Spoiled *c, OpKind op)
     return 0;
 }
 
-/* One optimizer updates all parameters of all programs, and one bound clips all gradients. */
-static void settings_of_updates(void **state)
+/* One optimizer updates all parameters of all programs, and one bound clips all gradients. An
+ * update with other settings must be reported. */
+static void unequal_settings_of_updates_are_reported(void **state)
 {
     (void)state;
     for (int kind = 0; kind <= PIPELINE; kind++) {
@@ -239,7 +239,7 @@ static void settings_of_updates(void **state)
 
 /* Sets an attribute that the op lacks, in the last of several nodes with this op. All its
  * instructions have it, too, so that no comparison shows a difference. */
-static void attributes_that_ops_lack(void **state)
+static void attributes_that_an_op_lacks_are_reported(void **state)
 {
     (void)state;
     Spoiled c = make(SHARDED);
@@ -261,8 +261,9 @@ static void attributes_that_ops_lack(void **state)
     spoiled_rejected(&c, "verify-structure", "eps");
 }
 
-/* Two linears may have the same input, so both need its 8-bit form. Only one of them owns it. */
-static void backward_nodes_of_other_nodes(void **state)
+/* Two linears may have the same input, so both need its 8-bit form. But only one of them is its
+ * forward node. */
+static void wrong_forward_nodes_are_reported(void **state)
 {
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
@@ -288,9 +289,9 @@ static void backward_nodes_of_other_nodes(void **state)
     }
 }
 
-/* Under tp with sequences, the gradients of two linears share an 8-bit form. Each of them has a
- * transposed form of its own, made from the shared one. */
-static void gradients_that_share_an_8_bit_form(void **state)
+/* Under tp with sequence parallelism, the gradients of two linears share an 8-bit form. Each has a
+ * separate transposed form, made from the shared one. */
+static void gradients_that_share_an_8_bit_form_are_accepted(void **state)
 {
     (void)state;
     for (uint32_t layers = 1; layers <= 2; layers++) {
@@ -304,8 +305,8 @@ static void gradients_that_share_an_8_bit_form(void **state)
     }
 }
 
-/* A copy and a pass that adds nothing compute the same, so only one of them is allowed. */
-static void copies_that_are_called_pass(void **state)
+/* A copy computes the same as a pass that adds nothing, so only one of these ops is allowed. */
+static void copies_called_pass_are_reported(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -320,19 +321,19 @@ static void copies_that_are_called_pass(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backward_nodes_of_other_nodes),
-        cmocka_unit_test(gradients_that_share_an_8_bit_form),
-        cmocka_unit_test(copies_that_are_called_pass),
-        cmocka_unit_test(sizes_of_a_step),
-        cmocka_unit_test(names_of_axes),
-        cmocka_unit_test(only_the_named_proofs_speak),
-        cmocka_unit_test(lengths_of_units),
-        cmocka_unit_test(lives_of_buffers),
-        cmocka_unit_test(micro_batches_of_communications),
-        cmocka_unit_test(tensors_of_first_outputs),
-        cmocka_unit_test(categories_of_buffers),
-        cmocka_unit_test(settings_of_updates),
-        cmocka_unit_test(attributes_that_ops_lack),
+        cmocka_unit_test(wrong_forward_nodes_are_reported),
+        cmocka_unit_test(gradients_that_share_an_8_bit_form_are_accepted),
+        cmocka_unit_test(copies_called_pass_are_reported),
+        cmocka_unit_test(wrong_sizes_of_a_step_are_reported),
+        cmocka_unit_test(wrong_names_of_axes_are_reported),
+        cmocka_unit_test(only_requested_proofs_report),
+        cmocka_unit_test(wrong_lengths_of_units_are_reported),
+        cmocka_unit_test(wrong_lives_of_buffers_are_reported),
+        cmocka_unit_test(wrong_micro_batches_of_communications_are_reported),
+        cmocka_unit_test(wrong_tensors_of_first_outputs_are_reported),
+        cmocka_unit_test(wrong_categories_of_buffers_are_reported),
+        cmocka_unit_test(unequal_settings_of_updates_are_reported),
+        cmocka_unit_test(attributes_that_an_op_lacks_are_reported),
     };
     return cmocka_run_group_tests_name("verify metadata", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* The order of instructions: happens-before, races, sequences and deadlocks. Plans are made by
- * hand, or drawn and compared with exact reachability. The map of byte ranges is compared with a
- * plain array. */
+ * hand, or drawn at random and compared with exact reachability. The map of byte ranges is compared
+ * with a plain array. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 /* ---- the map ---- */
 
-static void map_is_an_array(void **state)
+static void the_map_equals_an_array(void **state)
 {
     (void)state;
     enum { SIZE = 700 };
@@ -82,7 +82,7 @@ static Program *random_program(Plan *plan, uint64_t seed)
     return p;
 }
 
-/* done[b][a]: a has finished when b starts, by the definition in plan.h. */
+/* Computes done[b][a]: by the definition in plan.h, a has finished when b starts. */
 static void reach(const Program *p, bool done[N_RANDOM][N_RANDOM])
 {
     for (Pc b = 1; b < p->code.n; b++) {
@@ -102,7 +102,7 @@ static void reach(const Program *p, bool done[N_RANDOM][N_RANDOM])
     }
 }
 
-static void clocks_are_reachability(void **state)
+static void vector_clocks_equal_reachability(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
@@ -173,8 +173,8 @@ static void ends(Case *c, uint32_t proofs, const char *rule, const char *text)
     arena_free(c->arena);
 }
 
-/* Returns a program with a fill on one stream and a copy on another. wait: the copy waits for the
- * fill; share: its output overlaps its input. */
+/* Returns a program with a fill on one stream and a copy on another. With `wait`, the copy waits
+ * for the fill. With `share`, its output overlaps its input. */
 static Program *fill_and_copy(Case *c, bool wait, bool share)
 {
     Program *p = plans_program(c->plan);
@@ -195,7 +195,7 @@ static Program *fill_and_copy(Case *c, bool wait, bool share)
     return p;
 }
 
-static void copy_that_waits(void **state)
+static void a_copy_that_waits_is_accepted(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
@@ -203,7 +203,7 @@ static void copy_that_waits(void **state)
     ends(&c, VERIFY_races, NULL, NULL);
 }
 
-static void copy_that_does_not_wait(void **state)
+static void a_copy_that_does_not_wait_is_a_race(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
@@ -212,7 +212,7 @@ static void copy_that_does_not_wait(void **state)
          "reads bytes of buffer 1 that instruction 1 compute fill uses");
 }
 
-static void input_and_output_overlap(void **state)
+static void overlapping_input_and_output_are_a_race(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
@@ -220,7 +220,7 @@ static void input_and_output_overlap(void **state)
     ends(&c, VERIFY_races, "verify-race", "input 0 and output 0 overlap");
 }
 
-static void write_after_read(void **state)
+static void a_write_beside_a_read_is_a_race(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
@@ -230,7 +230,7 @@ static void write_after_read(void **state)
          "writes bytes of buffer 1 that instruction 2 copy_in copy uses");
 }
 
-static void read_before_write(void **state)
+static void a_read_before_any_write_is_rejected(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
@@ -243,14 +243,14 @@ static void read_before_write(void **state)
     ends(&c, VERIFY_races, "verify-read-before-write", "that no instruction wrote");
 }
 
-static void left_by_another(void **state)
+static void bytes_left_by_another_buffer_are_not_read(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
     Program *p = fill_and_copy(&c, true, false);
     BufferId z = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation);
     place(c.plan);
-    /* no instruction wrote the buffer under this name */
+    /* No instruction wrote this buffer, but another buffer's bytes are there. */
     p->buffers.at[z].offset = p->buffers.at[1].offset;
     plans_instr(c.plan, p,
                 &(PlansInstr){
@@ -259,7 +259,7 @@ static void left_by_another(void **state)
 }
 
 /* y takes the first half of x while another instruction still reads the second half. */
-static void half_given_away(void **state)
+static void half_of_a_buffer_is_given_away_only_after_its_readers(void **state)
 {
     (void)state;
     for (int wait = 0; wait < 2; wait++)
@@ -295,7 +295,7 @@ static void half_given_away(void **state)
         }
 }
 
-static void used_after_it_was_given_away(void **state)
+static void a_buffer_given_away_is_not_used(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_tp, 1);
@@ -310,8 +310,8 @@ static void used_after_it_was_given_away(void **state)
          "uses buffer 1, but some of its bytes already belong to buffer 3");
 }
 
-/* Members of a launch group start together, so the second must not need the first. */
-static void chain_in_one_launch(void **state)
+/* Members of a launch group start together, so the second must not need the result of the first. */
+static void members_of_a_launch_do_not_need_each_other(void **state)
 {
     (void)state;
     for (uint32_t launch = 0; launch < 2; launch++) {
@@ -380,8 +380,8 @@ static Case two(const Move *first, uint32_t n, const Move *second, uint32_t m)
 
 #define TWO(a, b) two(a, sizeof a / sizeof a[0], b, sizeof b / sizeof b[0])
 
-/* A send waits for its receive. Two ranks that send to each other first never meet. */
-static void sends_face_each_other(void **state)
+/* A send waits for its receive. If two ranks first send to each other, both wait for ever. */
+static void two_sends_to_each_other_deadlock(void **state)
 {
     (void)state;
     const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0},
@@ -392,7 +392,7 @@ static void sends_face_each_other(void **state)
     ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 0 waits forever, because its peer, rank 1");
 }
 
-static void sends_on_their_own_streams(void **state)
+static void sends_on_different_streams_are_accepted(void **state)
 {
     (void)state;
     const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0},
@@ -403,7 +403,7 @@ static void sends_on_their_own_streams(void **state)
     ends(&c, VERIFY_deadlock, NULL, NULL);
 }
 
-static void sends_launched_together(void **state)
+static void sends_launched_with_receives_are_accepted(void **state)
 {
     (void)state;
     const Move a[] = {{OP_send, STREAM_pp_forward, 1, 1, 1, 0},
@@ -414,7 +414,7 @@ static void sends_launched_together(void **state)
     ends(&c, VERIFY_deadlock, NULL, NULL);
 }
 
-static void beyond_the_last_stage(void **state)
+static void a_send_beyond_the_last_stage_waits_for_ever(void **state)
 {
     (void)state;
     const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0}},
@@ -423,7 +423,7 @@ static void beyond_the_last_stage(void **state)
     ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 1 waits forever");
 }
 
-static void receives_what_nobody_sends(void **state)
+static void a_receive_without_a_send_waits_for_ever(void **state)
 {
     (void)state;
     const Move a[] = {{OP_recv, STREAM_pp_forward, 1, 0, 1, 0}},
@@ -432,7 +432,7 @@ static void receives_what_nobody_sends(void **state)
     ends(&c, VERIFY_all, "verify-deadlock", "rank 0 waits forever");
 }
 
-static void other_order_on_one_communicator(void **state)
+static void another_order_on_one_communicator_is_rejected(void **state)
 {
     (void)state;
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
@@ -444,9 +444,9 @@ static void other_order_on_one_communicator(void **state)
     ends(&again, VERIFY_deadlock, "verify-deadlock", "do not reach match");
 }
 
-/* The known trap: one stream has a reduction between two exchanges, but on other ranks their order
- * is different. */
-static void cycle_over_two_streams(void **state)
+/* A known trap: one stream has a reduction between two exchanges, and other ranks have another
+ * order. */
+static void a_cycle_over_two_streams_deadlocks(void **state)
 {
     (void)state;
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
@@ -458,7 +458,7 @@ static void cycle_over_two_streams(void **state)
          "rank 0 in 1 ep all_reduce waits for rank 1, rank 1 in 1");
 }
 
-static void one_more_on_one_side(void **state)
+static void one_more_communication_on_one_side_is_rejected(void **state)
 {
     (void)state;
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
@@ -471,7 +471,7 @@ static void one_more_on_one_side(void **state)
          "call 2 on communicator (pp, ep), but program 0 issues nothing");
 }
 
-static void match_used_twice(void **state)
+static void a_match_used_twice_is_rejected(void **state)
 {
     (void)state;
     const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
@@ -480,8 +480,9 @@ static void match_used_twice(void **state)
     ends(&c, VERIFY_deadlock, "verify-sequence", "two communications of this program have match 1");
 }
 
-/* Along a non-periodic axis every rank runs the same program, so the last rank has no peer. */
-static void ring_without_an_end(void **state)
+/* The last rank of a pipeline axis has no next rank. All ranks run the same program here, so the
+ * last one waits for ever. */
+static void a_send_from_the_last_rank_of_an_axis_waits_for_ever(void **state)
 {
     (void)state;
     Case c = new_case(AXIS_cp, 4);
@@ -494,27 +495,27 @@ static void ring_without_an_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(map_is_an_array),
-        cmocka_unit_test(clocks_are_reachability),
-        cmocka_unit_test(copy_that_waits),
-        cmocka_unit_test(copy_that_does_not_wait),
-        cmocka_unit_test(input_and_output_overlap),
-        cmocka_unit_test(write_after_read),
-        cmocka_unit_test(read_before_write),
-        cmocka_unit_test(left_by_another),
-        cmocka_unit_test(half_given_away),
-        cmocka_unit_test(used_after_it_was_given_away),
-        cmocka_unit_test(chain_in_one_launch),
-        cmocka_unit_test(sends_face_each_other),
-        cmocka_unit_test(sends_on_their_own_streams),
-        cmocka_unit_test(sends_launched_together),
-        cmocka_unit_test(beyond_the_last_stage),
-        cmocka_unit_test(receives_what_nobody_sends),
-        cmocka_unit_test(other_order_on_one_communicator),
-        cmocka_unit_test(cycle_over_two_streams),
-        cmocka_unit_test(one_more_on_one_side),
-        cmocka_unit_test(match_used_twice),
-        cmocka_unit_test(ring_without_an_end),
+        cmocka_unit_test(the_map_equals_an_array),
+        cmocka_unit_test(vector_clocks_equal_reachability),
+        cmocka_unit_test(a_copy_that_waits_is_accepted),
+        cmocka_unit_test(a_copy_that_does_not_wait_is_a_race),
+        cmocka_unit_test(overlapping_input_and_output_are_a_race),
+        cmocka_unit_test(a_write_beside_a_read_is_a_race),
+        cmocka_unit_test(a_read_before_any_write_is_rejected),
+        cmocka_unit_test(bytes_left_by_another_buffer_are_not_read),
+        cmocka_unit_test(half_of_a_buffer_is_given_away_only_after_its_readers),
+        cmocka_unit_test(a_buffer_given_away_is_not_used),
+        cmocka_unit_test(members_of_a_launch_do_not_need_each_other),
+        cmocka_unit_test(two_sends_to_each_other_deadlock),
+        cmocka_unit_test(sends_on_different_streams_are_accepted),
+        cmocka_unit_test(sends_launched_with_receives_are_accepted),
+        cmocka_unit_test(a_send_beyond_the_last_stage_waits_for_ever),
+        cmocka_unit_test(a_receive_without_a_send_waits_for_ever),
+        cmocka_unit_test(another_order_on_one_communicator_is_rejected),
+        cmocka_unit_test(a_cycle_over_two_streams_deadlocks),
+        cmocka_unit_test(one_more_communication_on_one_side_is_rejected),
+        cmocka_unit_test(a_match_used_twice_is_rejected),
+        cmocka_unit_test(a_send_from_the_last_rank_of_an_axis_waits_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

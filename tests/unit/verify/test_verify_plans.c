@@ -1,5 +1,5 @@
-/* Every plan that the passes make must pass every proof, in its own dtypes and with all numbers in
- * fp64. A proof that is too strict would refuse legal plans. */
+/* Every plan that the passes make must pass every proof, both in its own dtypes and with all
+ * numbers in fp64. A proof that is too strict would refuse legal plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ typedef struct Count {
     uint32_t seen, n, failed;
 } Count;
 
-/* True if these proofs report in so many threads what one thread has reported: `d` from item `said`
+/* Returns true if `threads` threads report what one thread reported: the items of `d` from `said`
  * on. */
 static bool same_reports(const Plan *plan, uint32_t proofs, uint32_t threads, uint32_t said,
                          const Diag *d)
@@ -41,12 +41,12 @@ static void visit(void *self, const Tiny *t)
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         const Plan *plan = tiny_plan(t, fp64, arena, &d);
-        uint32_t said = d.items.n; /* the passes may have reported options that do not apply */
+        uint32_t said = d.items.n; /* the passes may have reported unused options */
         bool ok = plan && verify_plan(plan, VERIFY_all, false, &d) &&
                   same_reports(plan, VERIFY_all, 3, said, &d) &&
                   same_reports(plan, VERIFY_all | VERIFY_in_full, 1, said, &d);
         count->n++;
-        /* warnings may only be about gathers that were requested */
+        /* A warning may only be about a gather that was requested. */
         bool warns = d.items.n > said + d.n_errors;
         if (!ok || d.n_errors || (warns && t->tp_options.share_gathers)) {
             Str s = str_in(arena);
@@ -60,7 +60,7 @@ static void visit(void *self, const Tiny *t)
     }
 }
 
-static void all_plans_pass(void **state)
+static void plans_of_the_corpus_pass_every_proof(void **state)
 {
     (void)state;
     Count count = {0, 0, 0};
@@ -72,6 +72,6 @@ static void all_plans_pass(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans_pass)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_of_the_corpus_pass_every_proof)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A plan with a redundant communication is correct but slow. So it is accepted, and each redundant
- * communication is warned about: the first ones one by one, the others by their number. */
+/* A plan with a redundant communication is correct but slow. So it is accepted with warnings: one
+ * for each of the first redundant communications, and one with the number of the others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,14 +15,14 @@
 
 enum { MOST = 12, LISTED = 8 };
 
-/* Instructions that waited for `pc` wait for the next instruction instead. */
+/* Makes instructions that waited for `pc` wait for the next instruction instead. */
 static void wait_for_next(Program *p, Pc pc)
 {
     for (uint32_t i = 0; i < p->after.n; i++)
         if (p->after.at[i] == pc) p->after.at[i] = pc + 1;
 }
 
-/* Returns the plan with its first all_gather repeated. The second result is the one that is used.
+/* Returns the plan with its first all_gather repeated. Other instructions use the second result.
  */
 static Plan *gathered_again(const Plan *plan, Arena *arena)
 {
@@ -39,7 +39,7 @@ static Plan *gathered_again(const Plan *plan, Arena *arena)
     return NULL;
 }
 
-/* Repeats the first gather of a model up to MOST times. */
+/* Repeats the first gather of a plan up to MOST times. Each repeated gather must give a warning. */
 static void check(const Tiny *t)
 {
     Arena *arena = arena_new();
@@ -50,7 +50,7 @@ static void check(const Tiny *t)
         if (n > 0) plan = gathered_again(plan, arena);
         d = diag_in(arena);
         assert_true(verify_plan(plan, VERIFY_all, false, &d));
-        /* The second gather makes nothing new, and nobody uses the result of the first. */
+        /* The second gather makes nothing new, and no instruction uses the result of the first. */
         const uint32_t wrong = 2 * n;
         assert_int_equal(d.items.n, wrong <= LISTED ? wrong : LISTED + 1);
         uint32_t n_present = 0, n_unused = 0;
@@ -64,7 +64,7 @@ static void check(const Tiny *t)
         }
         if (wrong <= LISTED) assert_int_equal(n_present, n);
         assert_int_equal(n_present + n_unused, wrong <= LISTED ? wrong : LISTED);
-        /* Nothing is reported without a request. */
+        /* Without a request, nothing is reported. */
         d = diag_in(arena);
         assert_true(verify_plan(plan, VERIFY_all & ~VERIFY_redundant, false, &d));
         assert_int_equal(d.items.n, 0);
@@ -73,7 +73,7 @@ static void check(const Tiny *t)
 }
 
 /* A gathered unit lies in a buffer with views for its weights. */
-static void each_redundant_communication_is_told(void **state)
+static void each_redundant_gather_of_weights_is_warned_of(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -81,8 +81,8 @@ static void each_redundant_communication_is_told(void **state)
     check(&t);
 }
 
-/* A gathered activation has a buffer of its own, which the proofs look at as a whole. */
-static void also_of_activations(void **state)
+/* A gathered activation has a separate buffer, which the proofs track as a whole. */
+static void each_redundant_gather_of_activations_is_warned_of(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -93,8 +93,8 @@ static void also_of_activations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_redundant_communication_is_told),
-        cmocka_unit_test(also_of_activations),
+        cmocka_unit_test(each_redundant_gather_of_weights_is_warned_of),
+        cmocka_unit_test(each_redundant_gather_of_activations_is_warned_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

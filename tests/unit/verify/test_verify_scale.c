@@ -1,5 +1,5 @@
-/* The classic silent bugs of factors, divisors and sums: in the loss, in gradients and their norm,
- * in the update. Each is planted in a good plan. */
+/* Plants classic silent bugs of factors, divisors and sums in good plans: in the loss, in gradients
+ * and their norm, and in the update. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 /* ---- the loss and gradients ---- */
 
-static void loss_divided_per_rank(void **state)
+static void a_loss_divided_again_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -26,7 +26,7 @@ static void loss_divided_per_rank(void **state)
     spoiled_rejected(&c, "verify-scale", "scales by");
 }
 
-static void graph_with_a_wrong_loss_scale(void **state)
+static void a_graph_with_a_wrong_loss_scale_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -35,7 +35,7 @@ static void graph_with_a_wrong_loss_scale(void **state)
     spoiled_rejected(&c, "verify-scale", "1 / global tokens");
 }
 
-static void report_that_divides_by_others(void **state)
+static void wrong_counts_of_a_step_are_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -49,7 +49,7 @@ static void report_that_divides_by_others(void **state)
     spoiled_rejected(&c, "verify-structure", "parameters");
 }
 
-static void accumulation_that_forgets(void **state)
+static void accumulation_that_forgets_a_micro_batch_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -60,7 +60,7 @@ static void accumulation_that_forgets(void **state)
                      "is not its gradient of this step: micro-batch 0 is missing");
 }
 
-static void contribution_that_overwrites(void **state)
+static void a_contribution_that_overwrites_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_replicated();
@@ -70,13 +70,13 @@ static void contribution_that_overwrites(void **state)
     spoiled_rejected(&c, "verify-scale", "is not its gradient of this step");
 }
 
-static void micro_steps_and_tokens(void **state)
+static void a_wrong_number_of_tokens_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
     StepInfo *s = &c.plan->step;
     const double was = s->global_tokens;
-    /* the graph has twice the sequences, and the loss is scaled for them */
+    /* The graph has twice the sequences, and the loss is scaled for them. */
     s->global_tokens = 2 * was;
     s->global_batch *= 2, s->micro_batch *= 2;
     for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
@@ -91,7 +91,7 @@ static void micro_steps_and_tokens(void **state)
 
 /* ---- the gradients' norm ---- */
 
-static void norm_counts_twice(void **state)
+static void a_norm_that_counts_twice_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -104,7 +104,7 @@ static void norm_counts_twice(void **state)
     spoiled_rejected(&c, "verify-scale", "");
 }
 
-/* Lets the instruction read elements [from, to) of its buffer as a buffer of its own. */
+/* Lets the instruction read elements [from, to) of its buffer through a separate buffer. */
 static void read_a_part(Spoiled *c, Pc pc, uint64_t from, uint64_t to)
 {
     Instr *in = &c->p->code.at[pc];
@@ -123,8 +123,9 @@ static void read_a_part(Spoiled *c, Pc pc, uint64_t from, uint64_t to)
     spoil_attrs(c, pc, a);
 }
 
-/* Each term of the norm may read its own elements alone, but must read the first of them. */
-static void norm_of_parts(void **state)
+/* Each term of the norm may read its elements through a separate buffer, but not without the first
+ * element. */
+static void a_norm_that_misses_an_element_is_rejected(void **state)
 {
     (void)state;
     uint32_t n = 0;
@@ -144,7 +145,7 @@ static void norm_of_parts(void **state)
     arena_free(all.arena);
 }
 
-static void norm_over_replicas(void **state)
+static void a_norm_over_replicas_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_replicated();
@@ -154,7 +155,7 @@ static void norm_over_replicas(void **state)
     spoiled_rejected(&c, "verify-layout", "reduces a tensor that is no partial sum on its group");
 }
 
-static void norm_of_one_rank(void **state)
+static void a_norm_of_one_rank_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -177,8 +178,8 @@ static void set_all_updates(Spoiled *c, Attrs a)
         if (op_info(c->p->code.at[pc].op)->flags & OP_UPDATES) spoil_attrs(c, pc, a);
 }
 
-/* The update has a rule that no optimizer has, on all ranks; or one unit has another rule. */
-static void optimizers_attributes(void **state)
+/* All updates have a rule that no optimizer has, or one unit has another rule. */
+static void wrong_attributes_of_optimizers_are_rejected(void **state)
 {
     (void)state;
     const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
@@ -217,9 +218,8 @@ static void optimizers_attributes(void **state)
     spoiled_rejected(&c, "verify-scale", "but the bound must be finite and not negative");
 }
 
-/* Each pipeline rank has its own clip_coef and its own updates. They must all have the same
- * attributes. */
-static void ranks_of_a_pipeline_disagree(void **state)
+/* Each pipeline rank has a clip_coef and updates. All ranks must have the same attributes. */
+static void unequal_updates_of_pipeline_ranks_are_rejected(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
@@ -242,18 +242,18 @@ static void ranks_of_a_pipeline_disagree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_divided_per_rank),
-        cmocka_unit_test(graph_with_a_wrong_loss_scale),
-        cmocka_unit_test(report_that_divides_by_others),
-        cmocka_unit_test(accumulation_that_forgets),
-        cmocka_unit_test(contribution_that_overwrites),
-        cmocka_unit_test(micro_steps_and_tokens),
-        cmocka_unit_test(norm_counts_twice),
-        cmocka_unit_test(norm_of_parts),
-        cmocka_unit_test(norm_over_replicas),
-        cmocka_unit_test(norm_of_one_rank),
-        cmocka_unit_test(optimizers_attributes),
-        cmocka_unit_test(ranks_of_a_pipeline_disagree),
+        cmocka_unit_test(a_loss_divided_again_is_rejected),
+        cmocka_unit_test(a_graph_with_a_wrong_loss_scale_is_rejected),
+        cmocka_unit_test(wrong_counts_of_a_step_are_rejected),
+        cmocka_unit_test(accumulation_that_forgets_a_micro_batch_is_rejected),
+        cmocka_unit_test(a_contribution_that_overwrites_is_rejected),
+        cmocka_unit_test(a_wrong_number_of_tokens_is_rejected),
+        cmocka_unit_test(a_norm_that_counts_twice_is_rejected),
+        cmocka_unit_test(a_norm_that_misses_an_element_is_rejected),
+        cmocka_unit_test(a_norm_over_replicas_is_rejected),
+        cmocka_unit_test(a_norm_of_one_rank_is_rejected),
+        cmocka_unit_test(wrong_attributes_of_optimizers_are_rejected),
+        cmocka_unit_test(unequal_updates_of_pipeline_ranks_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Values that go from one program to another: the next stage must compute with the value that the
- * previous stage sent. Two stages of a forward pass by hand: embed on the first, silu on the
- * second. */
+/* Values go from one program to another: the next stage must compute with the value that the
+ * previous stage sent. The test makes two stages of a forward pass by hand, with embed on the first
+ * and silu on the second. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,8 @@ enum { B = 2, S = 4, K = 6, V = 10 };
 typedef struct Stages {
     Arena *arena;
     Plan *plan;
-    /* program 0 has x (embedded) and other (of its shape); program 1 has received */
+    /* Buffers: program 0 has x (embedded) and other (of the same shape), and program 1 has
+     * received. */
     BufferId x, other, received;
     Pc send, receive, silu;
     NodeId node[5];
@@ -139,8 +140,8 @@ static Stages stages(void)
     return s;
 }
 
-/* The proofs of one program read no other program, so threads may share them. The reports must
- * equal the reports of one thread. */
+/* The proofs of one program read no other program, so several threads may run them. Their reports
+ * must equal the reports of one thread. */
 static void ends(Stages *s, const char *rule, const char *text)
 {
     Str all[2];
@@ -158,14 +159,14 @@ static void ends(Stages *s, const char *rule, const char *text)
     arena_free(s->arena);
 }
 
-static void a_stage_gets_what_it_needs(void **state)
+static void a_stage_that_gets_its_value_is_accepted(void **state)
 {
     (void)state;
     Stages s = stages();
     ends(&s, NULL, NULL);
 }
 
-static void a_stage_gets_another_tensor(void **state)
+static void a_stage_that_gets_another_tensor_is_rejected(void **state)
 {
     (void)state;
     Stages s = stages();
@@ -174,7 +175,7 @@ static void a_stage_gets_another_tensor(void **state)
     ends(&s, "verify-layout", "input 0 should be x, but is z");
 }
 
-static void a_stage_starts_too_early(void **state)
+static void a_stage_that_starts_too_early_is_rejected(void **state)
 {
     (void)state;
     Stages s = stages();
@@ -182,7 +183,7 @@ static void a_stage_starts_too_early(void **state)
     ends(&s, "verify-race", "reads bytes");
 }
 
-static void a_stage_gets_nothing(void **state)
+static void a_stage_that_gets_nothing_is_rejected(void **state)
 {
     (void)state;
     Stages s = stages();
@@ -190,7 +191,7 @@ static void a_stage_gets_nothing(void **state)
     ends(&s, "verify-deadlock", "rank 1 waits forever, because its peer, rank 0");
 }
 
-static void stages_meet_with_different_values(void **state)
+static void stages_that_gather_different_values_are_rejected(void **state)
 {
     (void)state;
     Stages s = stages();
@@ -218,11 +219,11 @@ static void stages_meet_with_different_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stage_gets_what_it_needs),
-        cmocka_unit_test(a_stage_gets_another_tensor),
-        cmocka_unit_test(a_stage_starts_too_early),
-        cmocka_unit_test(a_stage_gets_nothing),
-        cmocka_unit_test(stages_meet_with_different_values),
+        cmocka_unit_test(a_stage_that_gets_its_value_is_accepted),
+        cmocka_unit_test(a_stage_that_gets_another_tensor_is_rejected),
+        cmocka_unit_test(a_stage_that_starts_too_early_is_rejected),
+        cmocka_unit_test(a_stage_that_gets_nothing_is_rejected),
+        cmocka_unit_test(stages_that_gather_different_values_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
