@@ -15,7 +15,7 @@ int checkpoint_case_setup(void **state)
     Arena *arena = arena_new();
     CheckpointCase *c = arena_alloc(arena, sizeof *c);
     char here[4096];
-    assert_non_null(getcwd(here, sizeof here)); /* some tests run in another folder */
+    assert_non_null(getcwd(here, sizeof here)); /* Some tests run in another folder. */
     c->arena = arena;
     c->plan = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
     c->folder = arena_print(arena, "%s/%s", here, command_new_folder(arena));

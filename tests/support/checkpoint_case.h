@@ -10,13 +10,14 @@ typedef struct CheckpointCase {
     const char *folder, *db; /* absolute paths: an empty folder, and a store that does not exist */
 } CheckpointCase;
 
-int checkpoint_case_setup(void **state); /* *state: a CheckpointCase */
+int checkpoint_case_setup(void **state); /* sets *state to a CheckpointCase */
 int checkpoint_case_teardown(void **state);
-/* Trains in one process, with more options of `tandem run`. */
+/* Trains in one process. `more` holds further options of `tandem run`. */
 #define CHECKPOINT_RUN(c, ...)                                                                     \
     COMMAND((c)->arena, 300, "run", (c)->plan, "--db", (c)->db, "--backend", "loopback",           \
             __VA_ARGS__)
-/* Ends the test unless the command ended with `code`, and printed `out` and `err` among others. */
+/* Ends the test unless the command ended with `code`, standard output contains `out`, and standard
+ * error contains `err`. */
 void checkpoint_case_expect(const CommandResult *r, int code, const char *out, const char *err);
 
 #endif

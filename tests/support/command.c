@@ -1,7 +1,8 @@
-/* Runs a child in its own process group and reads both of its outputs as they come. When its time
- * is up, kills the whole group. A test can then neither hang nor leave ranks behind. */
+/* Runs a child in its own process group and reads both of its outputs as they come. When the
+ * child's time is up, the whole group is killed, so that a test can neither hang nor leave ranks
+ * behind. */
 #undef _XOPEN_SOURCE
-#define _XOPEN_SOURCE 700 /* nftw, realpath */
+#define _XOPEN_SOURCE 700 /* for nftw and realpath */
 #include "tests/support/command.h"
 
 #include <assert.h>
@@ -76,12 +77,13 @@ static void drain(int *fd, Str *text)
     }
 }
 
-/* Pauses between looks at the child. After its pipes are closed it ends at once. */
+/* Pauses between looks at the child: the second one is used after its pipes are closed, because it
+ * then ends at once. */
 enum { LOOK_MS = 10, LAST_LOOK_MS = 1 };
 
 /* Reads until the child has ended and its pipes are empty, or until the time is up. It does not
- * wait for a grandchild that keeps a pipe open: the child's own output is in the pipe before it
- * ends. */
+ * wait for a grandchild that keeps a pipe open: when the child ends, all of its own output is
+ * already in the pipe. */
 static bool collect(pid_t child, int fds[2], Str text[2], double end_s, int *status)
 {
     bool is_gone = false;
@@ -116,7 +118,7 @@ CommandResult command_run_program(Arena *arena, double timeout_s, const char *co
         str_print(&text[1], "cannot start %s: %s", argv[0], strerror(code));
     } else {
         result.timed_out = !collect(child, fds, text, start_s + timeout_s, &status);
-        /* No process of the group outlives the call, whether it ended in time or not. */
+        /* No process of the group outlives the call, even if the child ended in time. */
         kill(-child, SIGKILL);
         if (result.timed_out) must(waitpid(child, &status, 0) == child, "waitpid");
         if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
@@ -142,7 +144,7 @@ CommandResult command_run(Arena *arena, double timeout_s, const char *const *arg
 }
 
 enum { MOST_FOLDERS = 512, MOST_PATH = 4096 };
-/* absolute paths, because a test may change its working directory */
+/* The paths are absolute, because a test may change its working directory. */
 static char *folders[MOST_FOLDERS];
 static size_t n_folders;
 static pid_t owner;

@@ -4,25 +4,25 @@
 
 #include "tests/support/plans/tiny.h"
 
-/* For cmocka: creates and frees the arena with the test. */
+/* Setup and teardown for cmocka: they create and free the arena of each test. */
 int compile_setup(void **state);
 int compile_teardown(void **state);
 Arena *compile_arena(void);
 Diag *compile_diag(void);
 
-/* Compiles a tiny model. Ends the test if a pass refuses it. */
+/* Compiles a tiny model. Ends the test if a pass refuses the model. */
 Plan *compile(const Tiny *t);
-/* Returns the first error of the passes for a config that they must refuse; compile_diag has all of
- * them. */
+/* Compiles a config that the passes must refuse, and returns their first error. compile_diag has
+ * all errors. */
 const Diagnostic *compile_refused(const Tiny *t, void (*change)(Config *));
 
 typedef struct CommCount {
     uint32_t n;
     uint64_t bytes;
 } CommCount;
-/* Returns the number of collectives of one op on one axis name, outside the update, in program
- * 0. */
+/* Returns the number of collectives of one op on one axis name, outside the update, in program 0,
+ * and their bytes. */
 CommCount comm_count(const Plan *plan, OpKind op, AxisName axis);
-uint64_t padded_elements(const Plan *plan); /* sum over all units */
+uint64_t padded_elements(const Plan *plan); /* the sum over all units */
 
 #endif

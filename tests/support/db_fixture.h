@@ -7,17 +7,17 @@
 typedef struct DbFixture {
     Arena *arena;
     Diag d;
-    const char *path; /* path of a store that does not exist yet */
+    const char *path; /* the path of a store that does not exist yet */
 } DbFixture;
 
-/* Two migrations: the first creates a table `item`, the second adds a column. */
+/* Two migrations: the first creates a table `item`, and the second adds a column to it. */
 extern const char *const db_fixture_schema[2];
 
 int db_fixture_setup(void **state);
 int db_fixture_teardown(void **state);
 Db *db_fixture_open(DbFixture *f);
-void db_fixture_fine(DbFixture *f); /* Asserts that nothing was reported. */
-/* Asserts that only this rule was reported, and then clears the diagnostics. */
+void db_fixture_fine(DbFixture *f); /* asserts that nothing was reported */
+/* Asserts that this rule, and no other, was reported. Then clears the diagnostics. */
 void db_fixture_rule(DbFixture *f, const char *rule);
 int64_t db_fixture_count(DbFixture *f, Db *db, const char *sql);
 

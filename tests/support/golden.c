@@ -1,5 +1,5 @@
-/* The tests' reader of safetensors files: 8 bytes of header length, a JSON header, then raw
- * data. */
+/* Reads safetensors files for tests. A file is 8 bytes that hold the length of the header, a JSON
+ * header, and raw data. */
 #include "tests/support/golden.h"
 
 #include <jansson.h>

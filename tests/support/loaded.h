@@ -1,4 +1,4 @@
-/* Loads scripts, for tests of planner/front. */
+/* Loads scripts for tests of planner/front. */
 #ifndef TANDEM_TESTS_LOADED_H
 #define TANDEM_TESTS_LOADED_H
 
@@ -13,10 +13,12 @@ typedef struct Loaded {
 } Loaded;
 
 Loaded load_file(const char *path, const FrontOptions *options);
-Loaded load_text(const char *script, const FrontOptions *options); /* loads it through script.lua */
-/* Loads a plan with only that model. Ends the test if the plan is refused. `model` is the text
- * between "require 'models." and the comma: llama' '3.1-8b' */
+/* writes the script to script.lua and loads this file */
+Loaded load_text(const char *script, const FrontOptions *options);
+/* Loads a plan with only this model, and ends the test if the plan is refused. `model` is the text
+ * between "require 'models." and the comma, such as: llama' '3.1-8b' */
 Loaded load_model(const char *model, int seq);
-TensorId loaded_tensor(const Graph *g, const char *name); /* ends the test if there is none */
+/* ends the test if there is no such tensor */
+TensorId loaded_tensor(const Graph *g, const char *name);
 
 #endif

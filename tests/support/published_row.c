@@ -97,7 +97,8 @@ static const char *const columns[][2] = {{"id", "a"},
                                          {"split", "dev-val"}};
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-/* Returns the cell of a column: the first that `changes` names, or else the plain row's. */
+/* Returns the cell of a column. It is the first one that `changes` names, or else that of the plain
+ * row. */
 static const char *cell_of(Arena *arena, int column, const char *changes)
 {
     const char *key = arena_print(arena, ";%s=", columns[column][0]);
@@ -141,8 +142,8 @@ double published_row_predicted(Arena *arena, const char *changes, const char *wh
     return value;
 }
 
-/* Under the sanitizers, only one of PART rows is tried: scripts in Lua read the words, and the
- * sanitizers do not see into these. */
+/* Under the sanitizers, only one of PART rows is tried: the words are read by scripts in Lua, and
+ * the sanitizers do not look into these. */
 enum { MOST_ROWS = 700, PART = 3 };
 
 typedef struct Table {
@@ -150,7 +151,7 @@ typedef struct Table {
     size_t n;
 } Table;
 
-/* Adds a row. Returns its number, which is also its id. */
+/* Adds a row. Returns its number, which is also used as its id. */
 static size_t add(Arena *arena, Table *t, const char *first, const char *then)
 {
     assert_true(t->n < MOST_ROWS);
@@ -158,8 +159,8 @@ static size_t add(Arena *arena, Table *t, const char *first, const char *then)
     return t->n++;
 }
 
-/* Adds a row that means the same as `usual`. If a row names a column twice, its first cell
- * counts. */
+/* Adds a row that means the same as `usual`. (If a row names a column twice, its first cell
+ * counts.) */
 static size_t add_other(Arena *arena, Table *t, const char *usual, const char *other)
 {
     if (strchr(other, '=') != NULL && strchr(usual, ';') != NULL)
@@ -168,7 +169,8 @@ static size_t add_other(Arena *arena, Table *t, const char *usual, const char *o
     return add(arena, t, arena_print(arena, "%.*s=%s", n, usual, other), usual);
 }
 
-/* Returns the scores of a row as one text, without the row's id; "" if it was refused. */
+/* Returns the scores of a row as one text, without the row's id. The text is "" if the row was
+ * refused. */
 static const char *scores_of(Arena *arena, const json_t *root, size_t row)
 {
     const char *id = arena_print(arena, "r%zu", row), *text = "";
@@ -183,7 +185,7 @@ static const char *scores_of(Arena *arena, const json_t *root, size_t row)
     return text;
 }
 
-/* Returns the reasons why rows of this source were refused; NULL: of all sources. */
+/* Returns the reasons why rows from this source were refused, or from all sources if NULL. */
 static const char *reasons_of(Arena *arena, const json_t *root, const char *source)
 {
     const char *text = "";
@@ -229,7 +231,7 @@ void spelled_rows_differ(const char *const (*pairs)[2], size_t n)
 {
     Arena *arena = arena_new();
     Table t = {.n = 0};
-    for (size_t i = 0; i < 2 * n; i++) /* of two cells for a column, the first counts */
+    for (size_t i = 0; i < 2 * n; i++) /* If a row names a column twice, its first cell counts. */
         if (is_sampled(i / 2, PART))
             add(arena, &t, strrchr(pairs[i / 2][i % 2], ';') == NULL ? "" : "source=s",
                 pairs[i / 2][i % 2]);
@@ -246,7 +248,7 @@ void spelled_rows_differ(const char *const (*pairs)[2], size_t n)
     arena_free(arena);
 }
 
-/* Each row has a source of its own, by which its reason is found. */
+/* Each row has its own source, by which its reason is found. */
 void spelled_rows_are_refused(const char *const (*rows)[2], size_t n)
 {
     Arena *arena = arena_new();

@@ -1,5 +1,5 @@
 /* The limit of processor time for each case of bad input, and the case that took longest. Processor
- * time does not depend on what else the machine does. Only for tests. */
+ * time does not depend on what else runs on the machine. Only for tests. */
 #ifndef TANDEM_TESTS_SUPPORT_SLOWEST_H
 #define TANDEM_TESTS_SUPPORT_SLOWEST_H
 

@@ -1,4 +1,4 @@
-/* An arena for each test: made before it, freed after it. */
+/* Gives each test its own arena, which is made before the test and freed after it. */
 #ifndef TANDEM_TESTS_SUPPORT_TEST_ARENA_H
 #define TANDEM_TESTS_SUPPORT_TEST_ARENA_H
 

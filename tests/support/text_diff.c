@@ -1,5 +1,5 @@
-/* Finds the longest common subsequence with the usual table of lengths: first of lines and then,
- * within a changed line, of words. */
+/* Finds the longest common subsequence with the usual table of lengths. It compares lines first and
+ * then, within a changed line, words. */
 #include "tests/support/text_diff.h"
 
 #include <string.h>
@@ -14,8 +14,8 @@ typedef struct Pieces {
     uint32_t n;
 } Pieces;
 
-/* Splits into lines (end = '
- * ') or words (' '); repeated spaces make no empty words. */
+/* Splits a text into lines (`end` is a newline) or words (`end` is a space). Repeated spaces make
+ * no empty words. */
 static Pieces split(const char *text, size_t n, char end, Arena *arena)
 {
     uint32_t most = 1;
@@ -35,7 +35,8 @@ static bool same(Piece a, Piece b)
     return a.n == b.n && memcmp(a.at, b.at, a.n) == 0;
 }
 
-/* lengths[i * (b->n + 1) + k]: length of the longest common subsequence of a[i..] and b[k..]. */
+/* lengths[i * (b->n + 1) + k] is the length of the longest common subsequence of a[i..] and
+ * b[k..]. */
 static uint32_t *table(const Pieces *a, const Pieces *b, Arena *arena)
 {
     size_t width = (size_t)b->n + 1;
@@ -75,7 +76,8 @@ static void word_diff(const Pieces *a, const Pieces *b, Str *out)
     str_add(out, "\n");
 }
 
-/* Writes a run of deleted and new lines. Lines with the same first word become one change. */
+/* Writes a run of deleted and new lines. A deleted and a new line with the same first word become
+ * one change. */
 static void hunk(const Piece *gone, uint32_t n_gone, const Piece *fresh, uint32_t n_fresh, Str *out)
 {
     uint32_t k = 0;

@@ -1,5 +1,5 @@
-/* The difference of two texts, in a form for the repository: a change of one line gives one line of
- * difference, wherever it is. */
+/* The difference of two texts, for a file in the repository: if one line changes, the difference
+ * has one line, which does not depend on where the change is. */
 #ifndef TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 #define TANDEM_TESTS_SUPPORT_TEXT_DIFF_H
 

@@ -1,5 +1,5 @@
-/* The corpus, except for mixtures of experts, sequences over cp and frozen models. It covers meshes
- * of up to 8 ranks, kinds of checkpointing, micro-batches, options, pipelines and ZeRO. */
+/* The corpus, except for mixtures of experts, sequences split over cp, and frozen models. It covers
+ * meshes of up to 8 ranks, kinds of checkpointing, micro-batches, options, pipelines and ZeRO. */
 #include "tests/support/corpus/corpus.h"
 
 #include "planner/base/str.h"
@@ -73,11 +73,12 @@ static void each_loss(const Visit *v)
         }
 }
 
-/* Each option of tp and fsdp2, in pseudo-random combinations. */
+/* Options of tp and fsdp2 in pseudo-random combinations. */
 static void each_option(const Visit *v)
 {
     for (uint32_t bits = 0; bits < 256; bits++) {
-        if (bits * 2654435761u >> 28 > 3) continue; /* only a sample of them */
+        /* This keeps only a sample of the combinations. */
+        if (bits * 2654435761u >> 28 > 3) continue;
         Tiny t = sizes(bits & 1);
         t.dp_shard = 2, t.tp = 2, t.microbatches = bits & 2 ? 3 : 2, t.layers = bits & 4 ? 3 : 1;
         t.tp_options.sequence = bits & 8;
@@ -127,7 +128,8 @@ static void each_option(const Visit *v)
     }
 }
 
-/* In a V schedule, a stage passes its cast result to the next stage on the same rank. */
+/* In a V schedule, a stage passes its result, cast to another dtype, to the next stage on the same
+ * rank. */
 static void each_cast_between_stages(const Visit *v)
 {
     for (int copy = 0; copy < 2; copy++) {
@@ -147,7 +149,7 @@ static void each_pipeline(const Visit *v)
         for (uint32_t inside = 0; inside < 5; inside++)
             for (uint32_t pp = 2; pp <= 4; pp += 2) {
                 Tiny t =
-                    sizes(inside == 3 || (pp == 4 && schedule == SCHEDULE_1f1b)); /* tied head */
+                    sizes(inside == 3 || (pp == 4 && schedule == SCHEDULE_1f1b)); /* a tied head */
                 if (pp == 4 && inside) continue;
                 t.pp = pp;
                 t.pp_options.schedule = (ScheduleKind)schedule;
@@ -199,7 +201,8 @@ static void each_zero_option(const Visit *v)
         o->disable_bucketing = k % 4 == 0;
         v->visit(v->self, &t);
     }
-    for (uint32_t k = 0; k < 3; k++) { /* one parameter fills its bucket to the last element */
+    /* In these plans, one parameter fills its bucket to the last element. */
+    for (uint32_t k = 0; k < 3; k++) {
         Tiny t = sizes(false);
         t.dim = 128, t.layers = 1, t.microbatches = 2, t.use_zero = true;
         t.zero_options.bucket_size = 1;
@@ -212,7 +215,8 @@ static void each_zero_option(const Visit *v)
     t.zero_options = (ZeroOptions){.disable_bucketing = true, .overlap_grad_reduce = CHOICE_no};
     v->visit(v->self, &t);
     t.dp_replicate = 1, t.dp_shard = 2, t.zero = ZERO_optim_grads_params;
-    t.zero_options = (ZeroOptions){.has_units = true}; /* one root unit */
+    /* without named units, so the root is the only unit */
+    t.zero_options = (ZeroOptions){.has_units = true};
     v->visit(v->self, &t);
 }
 
@@ -229,7 +233,7 @@ static void each_variant(const Visit *v)
         }
 }
 
-/* Fewer KV heads than ranks, down to one; biases, and norms of heads. */
+/* Plans with fewer KV heads than ranks, down to one KV head, with biases and norms of heads. */
 static void each_grouping(const Visit *v)
 {
     for (int64_t groups = 1; groups <= 2; groups++)
@@ -249,7 +253,7 @@ static void each_grouping(const Visit *v)
         }
 }
 
-/* Fused projections, whole and cut. */
+/* Fused projections, both whole and cut by tp. */
 static void each_fused(const Visit *v)
 {
     for (int gpt2 = 0; gpt2 <= 1; gpt2++)
@@ -259,16 +263,17 @@ static void each_fused(const Visit *v)
             t.tp = t.dp_shard = t.microbatches = 2;
             t.tp_options.sequence = sequence;
             v->visit(v->self, &t);
-            t.groups = 2, t.repeat = gpt2 ? 4 : 2; /* fewer KV heads than query heads, */
+            /* Now there are fewer KV heads than query heads. */
+            t.groups = 2, t.repeat = gpt2 ? 4 : 2;
             t.unequal = true;
             v->visit(v->self, &t);
-            t.tp = 4, t.qk_norm = true, t.dp_shard = 1; /* ... and fewer than ranks */
+            /* Now there are also fewer KV heads than ranks. */
+            t.tp = 4, t.qk_norm = true, t.dp_shard = 1;
             v->visit(v->self, &t);
         }
 }
 
-/* All recipes of 8-bit products, with every way in which their scales are shared and
- * recomputed. */
+/* All recipes of 8-bit products, with every way in which their scales are shared and recomputed. */
 static void each_float8(const Visit *v)
 {
     for (int recipe = 0; recipe < FLOAT8_RECIPE_COUNT; recipe++)
@@ -291,7 +296,8 @@ static void each_float8(const Visit *v)
         }
 }
 
-/* Blocks that keep the outputs of some of their ops, over meshes, pipelines and 8-bit products. */
+/* Blocks that keep the outputs of some of their ops, combined with meshes, pipelines and 8-bit
+ * products. */
 static void each_kept_op(const Visit *v)
 {
     static const uint32_t ops[] = {1, 3, 2, 0x155, 0x2aa, (1 << TINY_AC_OPS) - 1};
@@ -310,8 +316,8 @@ static void each_kept_op(const Visit *v)
         }
 }
 
-/* Spectral norms of weights, whole and cut, over micro-batches, recomputation, stages, 8-bit
- * products. */
+/* Spectral norms of weights, both whole and cut, combined with micro-batches, recomputation, stages
+ * and 8-bit products. */
 static void each_spectral(const Visit *v)
 {
     for (uint32_t k = 0; k < 12; k++) {
@@ -337,7 +343,7 @@ static void each_spectral(const Visit *v)
     }
 }
 
-/* The head and the loss in even and uneven pieces. They are combined with ways to cut and gather
+/* The head and the loss in even and uneven pieces. These are combined with ways to cut and gather
  * the head's weight, its bias and norm, losses, stages, and 8-bit products elsewhere. */
 static void each_tile(const Visit *v)
 {
@@ -351,7 +357,8 @@ static void each_tile(const Visit *v)
         t.tp_options.loss_parallel = k % 7 != 1;
         t.tp_options.share_gathers = k % 7 != 3;
         t.whole_table = k == 6 || k == 10 || k == 15;
-        if (t.whole_table) t.tp_options.sequence = false; /* its gradient would be gathered twice */
+        /* With both, the gradient of the table would be gathered twice. */
+        if (t.whole_table) t.tp_options.sequence = false;
         t.fsdp2.reshard_root = k & 4, t.fsdp2.copy = k % 8 == 5, t.fsdp2.offload = k % 8 == 1;
         t.use_zero = k % 6 == 4, t.zero = t.dp_shard > 1 ? ZERO_optim : ZERO_no_shard;
         t.denominator = (Denominator)(k % DENOMINATOR_COUNT);

@@ -1,4 +1,4 @@
-/* Plans of the corpus that share sequences over cp, together with other axes of the mesh. */
+/* Plans of the corpus that split sequences over cp, combined with other axes of the mesh. */
 #include "tests/support/corpus/corpus.h"
 
 typedef struct Visit {
@@ -7,7 +7,7 @@ typedef struct Visit {
     uint32_t n;
 } Visit;
 
-/* Heads, biases, norms of heads and projections vary with the number of the plan. */
+/* The number of the plan decides its heads, biases, norms of heads and projections. */
 static Tiny sizes(const Visit *v, uint32_t cp, CpMode mode)
 {
     Tiny t = tiny_default();
@@ -29,8 +29,8 @@ static void give(Visit *v, const Tiny *t)
     v->n++;
 }
 
-/* cp alone, inside dp_shard, inside dp_replicate, inside both; with every way of summing
- * gradients. */
+/* cp alone, inside dp_shard, inside dp_replicate, and inside both, combined with every way of
+ * summing gradients. */
 static void each_mesh(Visit *v, CpMode mode)
 {
     for (uint32_t cp = 2; cp <= 4; cp++)
@@ -61,7 +61,7 @@ static void each_zero(Visit *v, CpMode mode)
         }
 }
 
-/* Stages, 8-bit products, losses, dropout, kept outputs of blocks. */
+/* cp combined with stages, 8-bit products, losses, dropout, and blocks that keep outputs. */
 static void each_other(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 12; k++) {
@@ -88,8 +88,8 @@ static void each_other(Visit *v, CpMode mode)
     }
 }
 
-/* tp has cut the heads; keys and values are gathered, or go round a ring. The plans also vary two
- * things: whether tp cuts the sequence, too, and the number of KV heads. */
+/* tp cuts the heads, and cp gathers keys and values or passes them round a ring. The plans also
+ * vary two things: whether tp cuts the sequence, too, and the number of KV heads. */
 static void each_tp(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 16; k++) {
@@ -113,8 +113,8 @@ static void each_tp(Visit *v, CpMode mode)
     }
 }
 
-/* Mixtures of experts, on cp alone and with ep, and tables of positions. Some experts have fewer
- * rooms than cp has ranks, or rooms that do not divide over cp. */
+/* Mixtures of experts, on cp alone and with ep, and tables of positions. The capacity of some
+ * experts is below the number of cp ranks, or not divisible by it. */
 static void each_mixture(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 10; k++) {
@@ -139,7 +139,7 @@ static void each_mixture(Visit *v, CpMode mode)
     }
 }
 
-/* State-space layers: their groups over cp, the heads of one group, or both; within tp. */
+/* State-space layers inside tp. cp shares their groups, the heads of one group, or both. */
 static void each_scan(Visit *v, CpMode mode)
 {
     for (uint32_t k = 0; k < 11; k++) {
@@ -163,7 +163,7 @@ static void each_scan(Visit *v, CpMode mode)
     }
 }
 
-/* A ring over groups of ranks, which exchange tokens for heads. */
+/* Groups of ranks exchange tokens for heads, and a ring runs over the groups. */
 static void each_group(Visit *v)
 {
     for (uint32_t k = 0; k < 11; k++) {
@@ -175,7 +175,7 @@ static void each_group(Visit *v)
         t.use_ddp = k == 3 || k == 9;
         t.ac = (AcMode)(k % 3);
         t.use_float8 = k == 4 || k == 10;
-        if (k == 10) t.float8.recipe = FLOAT8_rowwise; /* a scale for each token */
+        if (k == 10) t.float8.recipe = FLOAT8_rowwise; /* This recipe has a scale for each token. */
         t.dropout = k == 5 ? 0.25 : 0;
         if (k == 6) t.pp = 2, t.layers = 2, t.microbatches = 4;
         give(v, &t);

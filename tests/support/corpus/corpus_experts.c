@@ -1,5 +1,5 @@
-/* Plans of the corpus with mixtures of experts, shared over ep or not, together with other axes of
- * the mesh. */
+/* Plans of the corpus with mixtures of experts, some of them shared over ep, combined with other
+ * axes of the mesh. */
 #include "tests/support/corpus/corpus.h"
 
 typedef struct Visit {
@@ -8,8 +8,9 @@ typedef struct Visit {
     uint32_t n;
 } Visit;
 
-/* Routing varies with the number of the plan: one expert for each token or several; room for all
- * tokens or so little that some are dropped; weights relative to the chosen experts or to all. */
+/* The number of the plan decides the routing. A token goes to one expert or to several. The experts
+ * have room for all tokens, or so little that some are dropped. The experts' weights are relative
+ * to the chosen experts or to all. */
 static Tiny sizes(const Visit *v, uint32_t ep)
 {
     static const int64_t capacity[] = {0, 3, 2};
@@ -35,7 +36,7 @@ static void give(Visit *v, const Tiny *t)
     v->n++;
 }
 
-/* The same experts are held by no other rank, by ranks of dp_shard, of dp_replicate, or of both. */
+/* An expert is held by one rank, or by several ranks of dp_shard, of dp_replicate, or of both. */
 static void each_mesh(Visit *v)
 {
     for (uint32_t ep = 1; ep <= 4; ep *= 2)
@@ -127,14 +128,14 @@ static void each_option(Visit *v)
     }
 }
 
-/* Experts that drop no token, with memory for every row that can come, or for less. */
+/* Experts that drop no token. A rank has memory for every row that can arrive, or for fewer. */
 static void each_dropless(Visit *v)
 {
     for (uint32_t k = 0; k < 24; k++) {
         Tiny t = sizes(v, 1U << k % 3);
         t.dropless = true, t.bound = k % 4 == 2 ? 3 : 0;
         t.top_k = 1 + k % 3, t.micro = 1 + k % 2, t.microbatches = 2;
-        t.seq = k % 5 ? 8 : 4; /* few tokens leave experts without any */
+        t.seq = k % 5 ? 8 : 4; /* With few tokens, some experts get none. */
         t.dp_shard = k % 4 == 1 ? 2 : 1, t.dp_replicate = k % 6 == 4 ? 2 : 1;
         t.tp = k % 3 != 2 && k % 2 ? 2 : 1, t.tp_options.sequence = k % 5 == 3;
         t.use_ddp = k % 7 == 3;

@@ -2,7 +2,7 @@
 #include "planner/passes/schedule/schedule.h"
 #include "tests/support/corpus/corpus.h"
 
-/* Freezes the embedding, so that the backward pass stops before it, or whole blocks, or modules
+/* Freezes the embedding (so that the backward pass stops before it), whole blocks, or modules
  * within blocks. */
 void corpus_frozen(void (*visit)(void *self, const Tiny *t), void *self)
 {

@@ -38,7 +38,8 @@ bool change_field(const Field *f, void *at)
     case FIELD_reshard:
     case FIELD_choice: break;
     }
-    if (n > sizeof whole) n = sizeof(uint32_t); /* the word that begins a struct of options */
+    /* A struct of options begins with a word; only this word changes. */
+    if (n > sizeof whole) n = sizeof(uint32_t);
     memcpy(&whole, at, n);
     whole++;
     memcpy(at, &whole, n);

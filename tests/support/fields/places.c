@@ -48,7 +48,8 @@ static bool find_record(const char *line, TextRecordKind *kind, const char **fie
     return false;
 }
 
-/* Returns the sort of a record. `index` is its number, `program` the program that contains it. */
+/* Returns what Place.sort means for a record: `index` is the record's number, and `program` is the
+ * program that contains it. */
 static uint32_t sort_of(const Plan *plan, const uint32_t *op_of, TextRecordKind kind,
                         uint32_t program, uint32_t index)
 {
@@ -63,7 +64,8 @@ static uint32_t sort_of(const Plan *plan, const uint32_t *op_of, TextRecordKind 
     return 2 * p->buffers.at[index].category + (p->buffers.at[index].parent != 0);
 }
 
-/* Returns the op of the first instruction or node with each set of attributes [attributes]. */
+/* For each set of attributes, returns the op of the first instruction or node that has it
+ * [attributes]. */
 static uint32_t *ops_of_attrs(const Plan *plan, Arena *arena)
 {
     const Graph *g = &plan->graph;
@@ -143,7 +145,7 @@ const char *places_other_value(const Places *all, const Place *p, uint64_t draw,
     return NULL;
 }
 
-/* Replaces the characters from `from` to `to` by the three texts. */
+/* Replaces the characters from `from` to `to` by three texts: `before`, `key` and `value`. */
 static const char *splice(const char *text, const char *from, const char *to, const char *before,
                           const char *key, const char *value, Arena *arena)
 {

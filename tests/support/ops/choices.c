@@ -18,8 +18,8 @@ static bool holds_slots(OpKind op, uint32_t arg)
     return (second && arg == 1) || (op == OP_combine && arg == 0);
 }
 
-/* Returns the expert of a choice where experts drop no token. Some choices go nowhere, and one
- * expert gets no token of some sequences. */
+/* Returns the expert that a token chooses in the case where experts drop no token, or -1 for a
+ * choice without an expert. In some sequences, one expert gets no token. */
 static int64_t chosen(const Attrs *attrs, int64_t b, int64_t token, int64_t choice)
 {
     const int64_t e = (token * 5 + b + token / 3 + choice) % attrs->experts;
@@ -27,8 +27,8 @@ static int64_t chosen(const Attrs *attrs, int64_t b, int64_t token, int64_t choi
     return attrs->experts > 1 && b % 2 == 1 && e == 0 ? -1 : e;
 }
 
-/* Walks over the choices of sequence b. Fills its slots [S,K], or counts its rows in `counts`
- * [e,b]. */
+/* Walks over the choices of sequence b. Fills the slots [S,K] of the sequence, or counts its rows
+ * in `counts` [e,b]. */
 static void fill_uneven(const Attrs *attrs, int64_t b, int64_t samples, Value *slots, Value *counts)
 {
     int64_t taken[MOST_EXPERTS] = {0};
@@ -54,7 +54,8 @@ static bool fill_counted(OpKind op, uint32_t arg, const Attrs *attrs, Value *v)
     return true;
 }
 
-/* Moves rows from memory with all rooms to memory with only the taken rooms (packs), or back. */
+/* Moves rows from memory with all rooms to memory that has only the taken rooms (`packs`), or back.
+ * A room is the memory for one row. */
 static Value move_rows(Arena *arena, const Value *from, const Value *counts, bool packs)
 {
     Value to = value_new(arena, from->dtype, from->n_dims, from->dim);
@@ -86,7 +87,7 @@ Value choices_rows(Arena *arena, const Value *rooms, const Value *counts)
 
 bool choices_fill(OpKind op, uint32_t arg, const Attrs *attrs, Value *v)
 {
-    enum { STRIDE = 19 }; /* coprime to the number of slots */
+    enum { STRIDE = 19 }; /* This number has no common divisor with the number of slots. */
     if (op_info(op)->flags & OP_COUNTED || (op_counts_rows(op) && arg == 0))
         return fill_counted(op, arg, attrs, v);
     if (!holds_ids(op, arg) && !holds_slots(op, arg)) return false;

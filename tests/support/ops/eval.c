@@ -101,7 +101,8 @@ KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t 
         if (part->valid[letter] > 0) a.valid[letter] = part->valid[letter];
         if (part->valid[letter] == PART_EMPTY) a.valid[letter] = 0;
     }
-    for (const char *l = "HW"; *l && op_info(op)->flags & OP_WINDOWED; l++) { /* rows of h~, w~ */
+    /* the padded rows h~ and columns w~ */
+    for (const char *l = "HW"; *l && op_info(op)->flags & OP_WINDOWED; l++) {
         const unsigned char rows = (unsigned char)*l;
         a.size[rows] = a.valid[rows] = local->size[rows];
         if (part != NULL) a.start[rows] = part->start[rows];
@@ -219,7 +220,7 @@ Value *eval_seed(Eval *e, TensorId t)
     return &e->grad[t];
 }
 
-/* Adds `from` to the gradient of t, or sets it if there is none. */
+/* Adds `from` to the gradient of t. If t has no gradient yet, `from` becomes the gradient. */
 static void add_gradient(Eval *e, TensorId t, const Value *from)
 {
     bool first = e->grad[t].at == NULL;
@@ -228,7 +229,7 @@ static void add_gradient(Eval *e, TensorId t, const Value *from)
     eval_op(OP_pass, &attrs, args, 1, 1, NULL, &e->control, 0);
 }
 
-/* Runs one backward row of one node. Its outputs accumulate in place if the op can. */
+/* Runs one backward entry of one node. Its outputs accumulate in place if the op can do so. */
 static void run_backward(Eval *e, const Node *n, const Backward *w)
 {
     Value args[MAX_ARGS], fresh[MAX_OUT];
@@ -238,7 +239,7 @@ static void run_backward(Eval *e, const Node *n, const Backward *w)
         if (from.kind == WIRE_d) {
             reads_gradient = true;
             args[i] = e->grad[n->out[from.index]];
-            if (args[i].at == NULL) return; /* nothing depends on that output */
+            if (args[i].at == NULL) return; /* The loss does not depend on that output. */
         } else {
             args[i] = e->value[from.kind == WIRE_i ? n->in[from.index] : n->out[from.index]];
         }

@@ -26,7 +26,8 @@ static bool is_resize(OpKind op)
     return op == OP_resize || op == OP_resize_grad;
 }
 
-/* The first direction has a stride and rows that are not read. The second has dilation. */
+/* The first direction has a stride, and rows that no window reads. The second direction has
+ * dilation. */
 static void set_windows(OpKind op, int variant, int64_t size['z' + 1], Attrs *attrs)
 {
     attrs->h_kernel = 3, attrs->h_stride = 2, attrs->h_dilation = 1;
@@ -102,5 +103,5 @@ void fields_rows(OpKind op, const Binding *b, const Attrs *attrs, char letter, i
     if (w.mode == WINDOW_periodic) return;
     if (*lo < 0) *lo = 0;
     if (*hi > rows) *hi = rows;
-    if (*lo >= *hi) *lo = rows - 1, *hi = rows; /* an empty part still has a row */
+    if (*lo >= *hi) *lo = rows - 1, *hi = rows; /* Even an empty part has one row. */
 }

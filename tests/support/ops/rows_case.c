@@ -20,7 +20,7 @@ static double *numbers(Arena *arena, uint64_t seed, uint64_t stream, int64_t n)
     return x;
 }
 
-/* Finds the halos of all parts. Returns false if one would reach beyond a neighbour. */
+/* Finds the halos of all parts. Returns false if a halo would reach beyond a neighbour. */
 static bool find_halos(RowsCase *c, Arena *arena)
 {
     Deals deals = {0};
@@ -96,8 +96,8 @@ RowsCounts rows_case_counts(const RowsCase *c)
                         c->g * c->n * c->c * c->attrs.h_kernel * c->attrs.w_kernel};
 }
 
-/* Copies n rows of each plane, from `row` on, into planes with room for `room` rows, behind their
- * first `at` rows. Rows beyond an edge come from the other edge. */
+/* For each plane, copies n rows, beginning with `row`. They go into a plane that has room for
+ * `room` rows, behind its first `at` rows. A row beyond an edge is taken from the other edge. */
 static void put_rows(const RowsCase *c, DType t, const double *from, int64_t planes, int64_t all,
                      int64_t row, int64_t n, void *to, int64_t room, int64_t at)
 {
@@ -190,7 +190,8 @@ void rows_case_columns(const RowsCase *c, OpKind op, Interval own, bool with_hal
     a->own_columns = own;
     for (uint32_t i = 0; i < a->n_args; i++) {
         const SigTerm *term = i < a->n_in ? &sig->in[i] : &sig->out[0];
-        if (term->dim[term->n_dims - 1].letter == 'J') continue; /* a weight */
+        /* x and y are fields; the other argument is a weight */
+        if (term->dim[term->n_dims - 1].letter == 'J') continue;
         a->elements[i] = a->elements[i] / c->columns * (i == 0 ? held : n);
     }
 }

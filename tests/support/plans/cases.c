@@ -45,7 +45,7 @@ CaseRows cases_read(const char *path, Arena *arena)
     return rows;
 }
 
-/* Splits "a | b" into parts without surrounding spaces. */
+/* Splits "a | b" into its parts, without the spaces around them. */
 static void add_parts(Arena *arena, const char *text, Expectation *e)
 {
     while (*text != 0) {
@@ -152,7 +152,7 @@ static int check_diagnostics(const CaseScript *script, const Diag *d)
     return failed;
 }
 
-/* Diagnostics must point into the script of the case. */
+/* Every diagnostic must name a line of the case's script. */
 static int check_places(const CaseScript *script, const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++) {

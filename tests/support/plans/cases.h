@@ -31,7 +31,7 @@ CaseRows cases_read(const char *path, Arena *arena);
 typedef struct Expectation {
     enum { EXPECT_error, EXPECT_warning, EXPECT_note, EXPECT_absent, EXPECT_ok } kind;
     const char *rule;
-    LIST(const char *) parts; /* texts or facts */
+    LIST(const char *) parts; /* texts of a diagnostic, or facts */
 } Expectation;
 typedef struct CaseScript {
     const char *path, *instead;
@@ -41,7 +41,7 @@ typedef struct CaseScript {
 /* Reads the expectations that a script states. Returns false, with a line on stderr, if they are
  * not valid. */
 bool cases_script(const char *path, Arena *arena, CaseScript *script);
-/* Returns 0 if everything is as expected. Otherwise prints the differences and returns another
+/* Returns 0 if every expectation is met. Otherwise prints the differences and returns another
  * number. */
 int cases_run(const CaseScript *script);
 
@@ -52,7 +52,7 @@ typedef struct CaseResult {
     const Plan *plan;
     Arena *arena;
 } CaseResult;
-/* Returns true if the fact holds. If not, `seen` describes the actual state. */
+/* Returns true if the fact holds. If not, writes the actual state to `seen`. */
 bool cases_fact(const CaseResult *result, const char *fact, Str *seen);
 
 /* ---- cases_run.c */

@@ -113,7 +113,7 @@ static const Tensor *find_param(const Graph *g, const char *name, size_t n, Tens
     return NULL;
 }
 
-/* Finds in the programs which rank along pp has the weight in its memory. */
+/* Finds the rank along pp in whose program the weight is stored. */
 static bool is_holder(const CaseResult *r, const char *rest, Str *seen)
 {
     size_t n = strcspn(rest, " ");
@@ -187,7 +187,7 @@ static bool is_weights(const CaseResult *r, const char *rest, Str *seen)
     return is_number(n, rest, seen);
 }
 
-/* Finds the number in the programs' products of experts. */
+/* Reads the number of experts on a rank from the weights that the programs multiply by. */
 static bool is_experts(const CaseResult *r, const char *rest, Str *seen)
 {
     const Plan *plan = r->plan;
@@ -220,7 +220,7 @@ static bool is_moe_layers(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* Counts patterns that reach into a block: "layers.*.mlp.up_proj". */
+/* Counts patterns that reach into a block, such as "layers.*.mlp.up_proj". */
 static bool is_plan_entries(const CaseResult *r, const char *rest, Str *seen)
 {
     uint64_t n = 0;
@@ -260,7 +260,8 @@ static bool is_data(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* Counts the modules that rank 0 recomputes, by class of module, and their instructions. */
+/* Counts the modules that rank 0 recomputes, grouped by their class, and the instructions for
+ * that. */
 static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
 {
     const Graph *g = &r->plan->graph;
@@ -268,7 +269,7 @@ static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
     uint32_t *n = arena_array(r->arena, g->modules.n + 1, sizeof *n);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        bool gathers = in->unit != 0; /* the weights needed for the recomputation */
+        bool gathers = in->unit != 0; /* gathers the weights that the recomputation needs */
         if (in->phase == PHASE_recompute && !gathers) n[g->nodes.at[in->origin].region]++;
     }
     bool *told = arena_array(r->arena, g->modules.n + 1, sizeof *told);
@@ -324,7 +325,8 @@ static bool is_rest(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-/* The most rows that a rank needs of a neighbour, over all fields that are cut. */
+/* Finds the largest number of rows that a rank needs from a neighbour, over all fields that are
+ * cut. */
 static bool is_halo(const CaseResult *r, const char *rest, Str *seen)
 {
     const Plan *plan = r->plan;

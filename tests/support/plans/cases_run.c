@@ -1,4 +1,4 @@
-/* Facts that are found by running the plan, scaled down, in fp64: see cases_fact.c. */
+/* Facts that are found by running the scaled-down plan in fp64: see cases_fact.c. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
     Graph graph;
     memset(&graph, 0, sizeof graph);
     if (!front_load(r->script->path, &front, r->arena, config, &graph, d)) return NULL;
-    if (parent != NULL) { /* one rank: the same micro-steps, without passes */
+    if (parent != NULL) { /* This plan is for one rank: the same micro-steps, without passes. */
         config->micro_batch = parent->step.micro_batch;
         passes_for_one_rank(config);
     }
@@ -34,7 +34,7 @@ static const DataSource *data_of(const Plan *plan, Arena *arena)
     return data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, arena);
 }
 
-/* Compares as `tandem run --verify` does. */
+/* Compares with one rank, as `tandem run --verify` does. */
 bool cases_equal(const CaseResult *r, const char *rest, Str *seen)
 {
     (void)rest;
@@ -53,7 +53,8 @@ bool cases_equal(const CaseResult *r, const char *rest, Str *seen)
     return equal && plan->mesh.n_ranks > 1;
 }
 
-/* Runs one step at a learning rate of zero, so that memory at its end holds the initial values. */
+/* Runs one step at a learning rate of zero, so that the memory still holds the initial values at
+ * its end. */
 static bool run_once(const CaseResult *r, const Plan *plan,
                      bool (*at_end)(void *, Backend *, Diag *), void *self, double *norm, Diag *d)
 {
@@ -89,13 +90,13 @@ bool cases_norm(const CaseResult *r, const char *rest, Str *seen)
 /* ---- the initial values of a run ---- */
 
 typedef struct Start {
-    const Graph *graph; /* the one-rank plan's graph */
+    const Graph *graph; /* the graph of the one-rank plan */
     double **value;     /* [tensor of the one-rank plan][element] */
     const Plan *plan;
     const void *at;
     DType dtype;
     bool is_one;
-    uint64_t n_values, n_other; /* number compared; number that differ */
+    uint64_t n_values, n_other; /* how many values were compared, and how many of them differ */
     const char *other;
 } Start;
 
@@ -142,8 +143,8 @@ static bool read_start(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* Every weight on every rank must equal the one-rank plan's, bit by bit, and no rank may lack its
- * part. */
+/* Every weight on every rank must equal that of the one-rank plan bit by bit, and every rank must
+ * have all of its part. */
 bool cases_start(const CaseResult *r, const char *rest, Str *seen)
 {
     (void)rest;
@@ -181,7 +182,8 @@ bool cases_start(const CaseResult *r, const char *rest, Str *seen)
 typedef struct Replicas {
     const Plan *plan;
     Str *seen;
-    uint32_t n_buffers, n_moments; /* number compared; moments among them that are not zero */
+    /* how many buffers were compared, and how many of the moments were not zero */
+    uint32_t n_buffers, n_moments;
     bool apart;
 } Replicas;
 
@@ -192,8 +194,8 @@ static bool is_zero(const unsigned char *at, uint64_t n)
     return true;
 }
 
-/* Ranks that differ only along dp_replicate run one program and must have the same bytes between
- * steps. */
+/* Ranks that differ only along dp_replicate run the same program, and must hold the same bytes
+ * between steps. */
 static bool compare_replicas(void *self, Backend *backend, Diag *d)
 {
     (void)d;
@@ -235,10 +237,10 @@ bool cases_replicas(const CaseResult *r, const char *rest, Str *seen)
     return fine && c.n_moments > 0 && !c.apart;
 }
 
-/* ---- its random draws ---- */
+/* ---- the dropouts of a run ---- */
 
-/* Finds the elements that the dropouts of a rank's first step keep. Each dropout runs alone on
- * ones, as the runtime prepared it. */
+/* Returns which elements the dropouts of a rank's first step keep. Each dropout, as the runtime
+ * prepared it, runs alone on an input of ones. */
 static const char *draws_of(const Plan *plan, Rank rank, Arena *arena, Diag *d)
 {
     const Program *p = plan_program(plan, rank);
@@ -263,7 +265,7 @@ static const char *draws_of(const Plan *plan, Rank rank, Arena *arena, Diag *d)
     return str_text(&kept);
 }
 
-/* Ranks that read other data must drop other elements; all ranks must drop some. */
+/* Ranks that read different data must drop different elements, and all ranks must drop some. */
 bool cases_draws(const CaseResult *r, const char *rest, Str *seen)
 {
     Diag d = diag_in(r->arena);

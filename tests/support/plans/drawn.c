@@ -1,4 +1,4 @@
-/* Random numbers and passes that all drawn plans share: see drawn.h. */
+/* Random numbers and passes for all kinds of drawn plans: see drawn.h. */
 #include "tests/support/plans/drawn.h"
 
 #include "planner/base/rng.h"

@@ -1,5 +1,5 @@
-/* Plans as a user writes them, drawn by seed: scripts over the library's models, their choices,
- * meshes, passes and options. Each of them is legal. */
+/* Random plans, written as a user would write them: scripts over the library's models, their
+ * choices, meshes, passes and options. A seed decides the plan. Each plan is legal. */
 #ifndef TANDEM_TESTS_SUPPORT_DRAWN_H
 #define TANDEM_TESTS_SUPPORT_DRAWN_H
 
@@ -11,7 +11,7 @@
 
 enum { DRAWN_MOST_RANKS = 16 };
 
-/* One drawn plan in the making. */
+/* A drawn plan that is being made. */
 typedef struct Drawn {
     uint64_t seed, stream, n;
     Arena *arena;
@@ -25,12 +25,12 @@ const char *draw_word(Drawn *d, uint32_t n, const char *const *words);
 #define DRAW_WORD(d, ...)                                                                          \
     draw_word(d, sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *),                  \
               (const char *const[]){__VA_ARGS__})
-/* Adds a pass to those that the plan lists. */
+/* Adds a pass to the plan's list of passes. */
 void draw_pass(Drawn *d, const char *text);
 
-/* Returns the script of a plan for a model of tokens or images (drawn_tokens.c), or of fields
- * (drawn_fields.c). Writes the model that has many experts and few tokens to DRAWN_EXPERTS in the
- * working directory, where plans find it. */
+/* Each function returns the script of a plan: for a model of tokens or images (drawn_tokens.c), or
+ * for a model of fields (drawn_fields.c). drawn_write_experts writes a model with many experts and
+ * few tokens to DRAWN_EXPERTS in the working directory, where plans find it. */
 const char *drawn_tokens_plan(Drawn *d);
 const char *drawn_fields_plan(Drawn *d);
 #define DRAWN_EXPERTS "drawn_experts.lua"

@@ -1,8 +1,8 @@
-/* Plans of models of fields: domains in one and two directions, tensor and data parallelism,
+/* Plans for models of fields: domains in one and two directions, tensor and data parallelism,
  * recomputation, micro-batches and the models' own choices. */
 #include "tests/support/plans/drawn.h"
 
-enum { POLES = 16 /* rows of padding, both poles together */ };
+enum { POLES = 16 /* the rows of padding at both poles together */ };
 
 typedef struct Axes {
     uint32_t domain, domain_w, tp, dp_shard, dp_replicate;
@@ -34,12 +34,13 @@ static void draw_passes(Drawn *d, const Axes *a)
     draw_pass(d, domains[draw(d, 4)]);
     if (a->tp > 1) draw_pass(d, "tp {}");
     if (draw(d, 3) == 0) draw_pass(d, "ac 'full'");
-    const uint32_t way = draw(d, a->dp_replicate == 1 ? 5 : 2); /* zero{} has no replicas */
+    /* zero{} cannot be used with replicas */
+    const uint32_t way = draw(d, a->dp_replicate == 1 ? 5 : 2);
     draw_pass(d, a->dp_shard > 1 ? data[way] : "ddp {}");
     if (draw(d, 4) == 0) draw_pass(d, "compile {}");
 }
 
-/* One plan in eight is of WXFormer, because its plans take the longest. */
+/* Only one plan in eight is for WXFormer, because its plans take the longest. */
 const char *drawn_fields_plan(Drawn *d)
 {
     static const char *const decoders[] = {"transpose", "resize", "shuffle"};

@@ -1,4 +1,4 @@
-/* Plans of models of tokens and images: meshes of all axes but the domains. */
+/* Plans for models of tokens and images, on meshes of all axes except the domains. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +9,12 @@ enum { KV_HEADS = 8 };
 
 typedef struct Family {
     const char *name, *size;
-    bool experts, halves; /* halves: an encoder and a decoder, so two stages at most, and no cp */
-    bool plain;           /* attention that a ring can compute */
-    bool heads;           /* heads that cp may exchange beside tp */
-    bool images;          /* a sample has one label instead of tokens */
-    const char *frozen;   /* a module that may be frozen */
+    /* halves: the model has an encoder and a decoder, so it allows at most two stages, and no cp */
+    bool experts, halves;
+    bool plain;         /* the attention is of a kind that a ring can compute */
+    bool heads;         /* cp may exchange tokens for heads, also beside tp */
+    bool images;        /* a sample has one label, and no tokens */
+    const char *frozen; /* the name of a module that may be frozen */
 } Family;
 
 static const Family families[] = {
@@ -47,7 +48,7 @@ enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 typedef struct Axes {
     uint32_t pp, dp_replicate, dp_shard, ep, cp, tp;
-    bool folded; /* ep first takes ranks of tp, then of cp, then of the data axes */
+    bool folded; /* ep takes ranks of tp first, then of cp, then of the data axes */
 } Axes;
 
 static bool scans(const Family *f)
@@ -70,8 +71,8 @@ static uint32_t part_of(Drawn *d, uint32_t n)
     return k;
 }
 
-/* Draws the number of ranks over which experts are folded. An axis lends ranks only if the axes
- * inside it lend all of theirs. */
+/* Draws the number of ranks over which experts are folded. An axis lends ranks only if all axes
+ * inside it lend all of their ranks. */
 static uint32_t draw_fold(Drawn *d, const Axes *a)
 {
     const uint32_t sizes[] = {a->tp, a->cp, a->dp_shard, a->dp_replicate};
@@ -89,21 +90,21 @@ static Axes draw_axes(Drawn *d, const Family *f)
     Axes a;
     a.cp = f->halves || f->images || draw(d, 2) ? 1 : 2u << (f->plain && draw(d, 2));
     a.tp = 1u << draw(d, 3);
-    /* tp cuts the two groups of a scan, and leaves their heads to cp */
+    /* tp cuts the two groups of a scan, and cp cuts their heads. */
     if (scans(f) && a.cp > 1 && a.tp > 2) a.tp = 2;
     do {
         a.pp = f->halves ? 1 + draw(d, 2) : sizes[draw(d, 6)];
         a.dp_replicate = sizes[draw(d, 6)], a.dp_shard = sizes[draw(d, 6)];
         a.folded = f->experts && draw(d, 2);
         a.ep = a.folded ? draw_fold(d, &a) : f->experts ? 1 + draw(d, 2) : 1;
-        /* a family's smallest size has four experts */
+        /* The smallest size of each family has four experts. */
     } while (ranks_of(&a) > DRAWN_MOST_RANKS || (a.folded && 4 % a.ep != 0));
     return a;
 }
 
-/* Returns true if `n` ranks of cp may exchange tokens for heads: the heads must divide over them
- * and tp, and tp must not cut the tokens. Models with state-space layers allow it only without
- * tp. */
+/* Returns true if `n` ranks of cp may exchange tokens for heads. The number of heads must be
+ * divisible by tp times n, and tp must not cut the tokens. Models with state-space layers allow the
+ * exchange only without tp. */
 static bool may_exchange(const Family *f, const Axes *a, bool sequence, uint32_t n)
 {
     if (scans(f)) return a->tp == 1;
@@ -127,7 +128,7 @@ static void draw_data(Drawn *d, const Axes *a)
         if (a->dp_replicate > 1) draw_pass(d, "ddp {}");
         return;
     }
-    const uint32_t n = a->dp_replicate == 1 ? 6 : 3; /* zero{} has no replicas */
+    const uint32_t n = a->dp_replicate == 1 ? 6 : 3; /* zero{} cannot be used with replicas */
     draw_pass(d,
               ((const char *const[]){"fsdp2 {}", "fsdp2 { reshard_after_forward = false }",
                                      "fsdp2 { copy = true }", "zero 'optim'", "zero 'optim_grads'",
@@ -160,20 +161,21 @@ static void draw_passes(Drawn *d, const Family *f, const Axes *a)
     if (a->cp > 1) draw_pass(d, draw_context(d, f, a, sequence));
     draw_float8(d, f);
     const uint32_t ac = draw(d, 3);
-    const bool attends = strcmp(f->name, "mamba2") != 0; /* "selective" recomputes attention */
+    /* "selective" recomputes attention, which this model lacks */
+    const bool attends = strcmp(f->name, "mamba2") != 0;
     if (ac) draw_pass(d, ac == 1 || !attends ? "ac 'full'" : "ac 'selective'");
     if (!meta && draw(d, 5) == 0)
         draw_pass(d, arena_print(d->arena, "freeze { modules = { '%s' } }", f->frozen));
     draw_data(d, a);
     if (draw(d, 3) == 0) draw_pass(d, "compile {}");
     if (meta) draw_pass(d, "materialize {}");
-    /* nothing but a linear may stand between the last block and the loss */
+    /* tile{} allows nothing but a linear between the last block and the loss. */
     const bool tiles = !f->halves && !f->images && strcmp(f->name, "gemma") != 0;
     if (a->cp == 1 && tiles && draw(d, 3) == 0) draw_pass(d, "tile { pieces = 2 }");
 }
 
-/* Returns options that give each rank of tp and cp whole heads to exchange, and each token a
- * position. */
+/* Returns options of the model: enough heads for each rank of tp and cp to exchange whole ones, or
+ * a position for each token. */
 static const char *heads_of(const Family *f, const Axes *a)
 {
     if (strcmp(f->name, "gpt2") == 0) return ", positions = 640";
@@ -183,8 +185,8 @@ static const char *heads_of(const Family *f, const Axes *a)
                                             : ", heads = 16, kv_heads = 8";
 }
 
-/* A shrunk model of the library has few experts, so that each of them gets tokens. This one has
- * many, of which a token chooses one. */
+/* A shrunk model of the library has so few experts that each of them gets tokens. This model has
+ * many experts, and a token chooses only one of them. */
 void drawn_write_experts(void)
 {
     command_write_file(DRAWN_EXPERTS,
@@ -247,7 +249,8 @@ const char *drawn_tokens_plan(Drawn *d)
     const uint32_t micro = 1 + draw(d, 2),
                    data = a.dp_replicate * a.dp_shard * (a.folded ? 1 : a.ep);
     const uint32_t global = data * micro * a.pp * (1 + draw(d, 3));
-    /* uneven rows have no rooms that ranks of cp could share */
+    /* Ranks of cp cannot share the memory of uneven rows, unless the experts are folded over all of
+     * cp and tp. */
     const bool dropless =
         f->experts && draw(d, 4) && (a.cp == 1 || (a.folded && a.ep % (a.cp * a.tp) == 0));
     return arena_print(d->arena,

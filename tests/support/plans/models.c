@@ -12,7 +12,7 @@ typedef struct Builder {
     Graph *g;
     Arena *arena;
     Diag diag;
-    double spread; /* standard deviation of weights */
+    double spread; /* the standard deviation of weights */
     TensorId labels;
     ModuleId root, module; /* the root, and the module that is being built */
 } Builder;
@@ -23,7 +23,8 @@ typedef struct Builder {
         __VA_ARGS__                                                                                \
     }
 
-/* Sets how tensor parallelism may cut a parameter, by the last part of its path. */
+/* Sets how tensor parallelism may cut a parameter. The last part of the parameter's path
+ * decides. */
 static void set_style(Tensor *p)
 {
     static const struct {
@@ -86,7 +87,7 @@ static TensorId op2(Builder *m, OpKind kind, TensorId x, TensorId y)
     return op(m, kind, (const TensorId[]){x, y}, 2, NULL);
 }
 
-/* Adds an op with a bias of dims `n`, `dim`. */
+/* Adds an op with a bias of shape `dim`, which has `n` dimensions. */
 static TensorId biased(Builder *m, OpKind kind, TensorId x, TensorId w, const char *path,
                        const char *name, uint32_t n, const int64_t *dim)
 {
@@ -103,7 +104,7 @@ static ModuleId module(Builder *m, const char *path, const char *class_, ModuleI
     return (ModuleId)list_push(m->arena, &m->g->modules, made);
 }
 
-/* From here on, nodes and parameters belong to the attention of the current block. */
+/* After this call, new nodes and parameters belong to the attention of the current block. */
 static ModuleId enter_attention(Builder *m)
 {
     ModuleId block = m->module;
@@ -132,7 +133,7 @@ static void cross_entropy(Builder *m, TensorId logits, double global_tokens)
     TensorId top = op1(m, OP_xent_max, logits);
     TensorId picked = op2(m, OP_xent_pick, logits, m->labels);
     TensorId total = op2(m, OP_xent_sumexp, logits, top);
-    /* the golden tensors were made with these attributes */
+    /* The golden tensors were made with these attributes. */
     Attrs attrs = {.scale = 1 / global_tokens, .count_all = 1};
     m->g->loss = op(m, OP_xent_loss, (const TensorId[]){top, total, picked, m->labels}, 4, &attrs);
     m->g->tensors.at[m->g->loss].role = ROLE_loss;

@@ -39,7 +39,8 @@ static bool is_alike(const Program *p, BufferId a, BufferId b)
     return a != b && x->bytes == y->bytes && x->dtype == y->dtype && from != to;
 }
 
-/* Returns the nearest similar buffer behind this one (choice 0) or before it; 0: none. */
+/* Returns the nearest similar buffer with a higher number than b (choice 0) or a lower one (other
+ * choices). 0: there is none. */
 static BufferId other_buffer(const Program *p, BufferId b, uint32_t choice)
 {
     if (choice == 0) {
@@ -138,8 +139,8 @@ static void list_scale(Lister *l, Pc pc)
     for (uint32_t j = 0; j < op_info(in->op)->sig.n_out; j++) add(l, MUTATE_accumulate, pc, j);
 }
 
-/* Returns the start or the end (choice % 2) of the first part with a halo there, in deal choice /
- * 2. */
+/* In deal number choice / 2, finds the first part with a halo. Returns its start (choice even) or
+ * its end (choice odd). */
 static int64_t *halo_end(const Deals *deals, uint32_t choice)
 {
     const Deal *d = &deals->deals.at[choice / 2];
@@ -176,7 +177,8 @@ static void list_stride(Lister *l, Pc pc)
     list_args(l, pc);
 }
 
-/* Changes the windows of a convolution or a pooling: moves them by a row, or takes another edge. */
+/* Changes the windows of a convolution or a pooling: moves them by a row, or gives them another
+ * kind of edge. */
 static void list_window(Lister *l, Pc pc)
 {
     for (uint32_t k = 14; k < 18; k++) add(l, MUTATE_attribute, pc, k);
@@ -213,8 +215,8 @@ Mutations mutate_all(const Plan *plan, Arena *arena)
 
 /* ---- applying ---- */
 
-/* Lets the instruction wait for `before`, unless it does so already, or `before` does not come
- * before it. */
+/* Lets the instruction wait for `before`. Does nothing if it does so already, or if `before` does
+ * not come before it. */
 static void add_wait(Program *to, Arena *arena, Instr *in, Pc before, Pc self)
 {
     if (!before || before >= self) return;
@@ -224,9 +226,9 @@ static void add_wait(Program *to, Arena *arena, Instr *in, Pc before, Pc self)
     in->after.n++;
 }
 
-/* Does the same for instruction `waits` of the old program. A wait for a deleted instruction
- * becomes a wait for everything that it waited for, and for its predecessor on its stream. So only
- * its effect is gone, not the order. */
+/* Lets the instruction wait for instruction `waits` of the old program. If that one was deleted,
+ * the instruction instead waits for everything that the deleted one waited for, and for its
+ * predecessor on its stream. So the deletion removes its effect, but keeps the order. */
 static void add_waits(const Program *from, Program *to, Arena *arena, const Pc *now, Instr *in,
                       Pc self, Pc waits)
 {
@@ -242,11 +244,13 @@ static void add_waits(const Program *from, Program *to, Arena *arena, const Pc *
     if (before) add_waits(from, to, arena, now, in, self, before);
 }
 
-/* Puts instructions into the order `source` (pcs of the old program) and renames waits. */
+/* Puts the instructions into the order `source` (pcs of the old program), and adapts their
+ * waits. */
 static void reorder(const Program *from, Program *to, Arena *arena, const Pc *source, uint32_t n)
 {
     Pc *now = arena_array(arena, from->code.n, sizeof *now);
-    for (Pc pc = n; pc-- > 1;) now[source[pc]] = pc; /* the first copy counts */
+    /* If an instruction occurs twice, this takes its first copy. */
+    for (Pc pc = n; pc-- > 1;) now[source[pc]] = pc;
     to->code.at = arena_array(arena, n, sizeof *to->code.at);
     to->code.n = to->code.room = n;
     to->after.at = NULL;
@@ -360,12 +364,13 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 1) a.hi -= half;
         if (m.choice == 2) a.hi += 2 * half, a.lo -= half > a.lo ? a.lo : half;
     }
-    /* not interned, because that would change tables that the plan and the mutant share */
+    /* The attributes are not interned, because that would change tables that the plan shares with
+     * the mutant. */
     in->attrs = (AttrsId)list_push(arena, &out->graph.attrs, a);
 }
 
-/* Gives a gradient another mask than its forward node has, and removes its link to the forward
- * node. The graph and the programs are changed alike. */
+/* Gives a gradient another mask than that of its forward node, and removes its link to the forward
+ * node. Changes the graph and the programs alike. */
 static void change_forward(Plan *out, Arena *arena, NodeId id)
 {
     Node *n = &out->graph.nodes.at[id];
@@ -388,8 +393,7 @@ static void change_launch(Program *p, Pc pc)
     for (Pc k = 1; k < p->code.n; k++)
         if (p->code.at[k].launch > top) top = p->code.at[k].launch;
     if (in->launch) {
-        /* the members behind it get a number of their own, because they are a launch of their own
-         */
+        /* The members behind this one become a launch of their own, so they get a new number. */
         uint32_t was = in->launch;
         in->launch = 0;
         for (Pc k = pc + 1; k < p->code.n; k++)
@@ -409,7 +413,7 @@ static void change_kernel(Program *p, Pc pc)
         return;
     }
     while (before > p->code.at && before->stream != STREAM_compute) before--;
-    /* unused, because there are fewer kernels than instructions */
+    /* No kernel has this number, because there are fewer kernels than instructions. */
     if (!before->fuse) before->fuse = p->code.n;
     in->fuse = before->fuse;
 }
@@ -461,7 +465,7 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     switch (m.kind) {
     case MUTATE_delete:
     case MUTATE_swap: change_order(was, p, arena, m); break;
-    case MUTATE_duplicate: /* the copy gets a match of its own */
+    case MUTATE_duplicate: /* The copy gets its own match number. */
         change_order(was, p, arena, m);
         p->code.at[m.pc + 1].match = out->n_match++;
         break;

@@ -1,9 +1,10 @@
-/* Proves that a mutant is equivalent, from the two programs alone; shares no code with the
- * verifier. Order: for each instruction, the set of all instructions that have finished when it
- * starts, as bits. Values: each byte range has a history, a hash of the instruction that wrote it
- * and of the histories of everything it read. Values from another program are named by their match;
- * values sent to another program are compared. All ranks of a program do the same, so equal
- * histories mean equal bytes on each of them. */
+/* Proves from the programs alone that a mutant is equivalent to its plan. Shares no code with the
+ * verifier. The order: for each instruction, a set of bits holds all instructions that have
+ * finished when it starts. The values: each byte range has a history, which is a hash of the
+ * instruction that wrote it and of the histories of everything that this instruction read. The
+ * match of a transfer stands for values that come from another program; values sent to another
+ * program are compared. All ranks of a program do the same, so equal histories mean equal bytes on
+ * each of them. */
 #include <assert.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static Reach find_order(const Program *p, Arena *arena)
         const Instr *in = &p->code.at[pc];
         for (uint32_t k = 0; k < in->after.n; k++)
             add_done(&r, pc, p->after.at[in->after.first + k]);
-        uint32_t group = 0; /* launch number of the nearest predecessor outside this launch */
+        uint32_t group = 0; /* the launch number of the nearest predecessor outside this launch */
         for (Pc k = pc - 1; k > 0; k--) {
             const Instr *other = &p->code.at[k];
             if (other->stream != in->stream || (in->launch && other->launch == in->launch))
@@ -48,7 +49,7 @@ static Reach find_order(const Program *p, Arena *arena)
     return r;
 }
 
-/* Host memory has addresses behind all device memory. */
+/* Host memory gets addresses above all of device memory. */
 static uint64_t address(const Program *p, BufferId b)
 {
     uint64_t offset;
@@ -93,11 +94,11 @@ static bool has_race(const Program *p, Arena *arena)
 /* ---- histories ---- */
 
 typedef struct Range {
-    uint64_t lo, hi, base; /* base: address at which the write began */
+    uint64_t lo, hi, base; /* base: the address at which the write began */
     Hash128 history;
 } Range;
 typedef struct Bytes {
-    LIST(Range) ranges; /* sorted by lo, not overlapping */
+    LIST(Range) ranges; /* sorted by lo, without overlaps */
 } Bytes;
 
 static Hash128 read_bytes(const Bytes *m, uint64_t lo, uint64_t hi)
@@ -137,15 +138,15 @@ static void write_bytes(Bytes *m, Arena *arena, uint64_t lo, uint64_t hi, Hash12
     m->ranges.room = kept.room;
 }
 
-/* Elements of a flat unit that belong to no parameter are zero, so it does not matter whether a
- * range contains them. */
+/* Elements of a flat unit that belong to no parameter are zero. So it does not matter whether a sum
+ * of squares includes them. */
 static void counted_range(const Plan *plan, const Program *p, const Instr *in, Attrs *attrs)
 {
     uint64_t offset;
     UnitId u = p->buffers.at[program_root(p, program_arg(p, in, 0), &offset)].unit;
     if (!u) return;
     const Unit *unit = &plan->graph.units.at[u];
-    int64_t lo = INT64_MAX, hi = 0; /* the range of elements that count */
+    int64_t lo = INT64_MAX, hi = 0; /* the range of elements that belong to parameters */
     for (uint32_t i = 0; i < unit->params.n; i++) {
         const Tensor *t = &plan->graph.tensors.at[unit->params.at[i]];
         Shape s = {.n_dims = t->n_dims, .layout = t->use};
@@ -179,7 +180,7 @@ static Hash128 instruction_key(const Plan *plan, const Program *p, Pc pc)
     return hash_bytes(both, sizeof both);
 }
 
-/* True if members of the group run different programs. */
+/* Returns true if members of the group run different programs. */
 static bool crosses(const Plan *plan, AxisSet axes)
 {
     for (Rank r = 0; axes && r < plan->mesh.n_ranks; r++)
@@ -192,7 +193,7 @@ typedef struct History {
     uint32_t program;
     Arena *arena;
     Bytes bytes;
-    Hash128 *sent; /* [match]: the values that this program sends to others */
+    Hash128 *sent; /* [match]: the history of the values that this program sends to others */
 } History;
 
 static void start(History *h)
@@ -207,7 +208,8 @@ static void start(History *h)
     }
 }
 
-/* The mean of equal values is that value. (The proofs reject the mean of anything else.) */
+/* Returns true for a mean that is computed in place. The mean of equal values is the value itself.
+ * (The proofs reject the mean of anything else.) */
 static bool pins_in_place(const Plan *plan, const Instr *in, const Access at[2])
 {
     return in->op == OP_all_reduce && at[0].lo == at[1].lo &&

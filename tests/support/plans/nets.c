@@ -1,4 +1,4 @@
-/* Builds small models of fields the way the front does, node by node. */
+/* Builds small models of fields node by node, as the front does. */
 #include "tests/support/plans/nets.h"
 
 #include <assert.h>
@@ -104,7 +104,7 @@ static TensorId op(Build *b, OpKind kind, const TensorId *in, uint32_t n, const 
     }
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
-    for (uint32_t j = 0; j < node->n_out; j++) /* as the front has them */
+    for (uint32_t j = 0; j < node->n_out; j++) /* The front gives statistics fp32, too. */
         if (b->net->compute != DT_f64 && graph_is_statistic(b->g, node->out[j]))
             b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
@@ -144,7 +144,8 @@ static TensorId state(Build *b, TensorId w, const char *suffix, uint32_t n, cons
     return id;
 }
 
-/* Divides y by the norm of w [outputs, inputs, ...], or [inputs, outputs, ...] if transposed. */
+/* Divides y by the norm of w [outputs, inputs, ...], or of w [inputs, outputs, ...] if
+ * transposed. */
 static TensorId over_norm(Build *b, TensorId y, TensorId w, bool transposed)
 {
     if (!b->net->spectral) return y;
@@ -185,7 +186,8 @@ static TensorId norm(Build *b, TensorId x)
     return op(b, OP_group_norm, (TensorId[]){x, sum, spread, weight, bias}, 5, &attrs);
 }
 
-/* The bias of two points depends linearly on their differences, which are equal on all ranks. */
+/* Attention in windows. The bias between two points depends linearly on the differences of their
+ * coordinates, which are equal on all ranks. */
 static TensorId attention(Build *b, const NetLayer *l, TensorId x)
 {
     const int64_t batch = b->net->micro * data_ranks(b->net), rows = l->h.kernel,
@@ -216,7 +218,7 @@ static TensorId shuffle(Build *b, const NetLayer *l, TensorId x)
     return op(b, OP_pixel_shuffle, &x, 1, &factors);
 }
 
-/* Pads the field behind its poles and around the globe, convolves it, and crops it. */
+/* Pads the field beyond its poles and around the globe, convolves it, and crops it. */
 static TensorId earth(Build *b, const NetLayer *l, TensorId x)
 {
     const Window one = net_window(1, 1, 1, WINDOW_symmetric),

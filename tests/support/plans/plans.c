@@ -1,4 +1,4 @@
-/* See plans.h: plans made by hand, and the comparison of two plans. */
+/* Plans made by hand, and the comparison of two plans: see plans.h. */
 #include "tests/support/plans/plans.h"
 
 #include <assert.h>
@@ -219,7 +219,8 @@ static void add_code(Plan *plan, DealId ceil)
                                          .after = {first, second}});
     p->code.at[third].hop = -1;
     p->code.at[third].unit = 1;
-    p->bytes = UINT64_C(44238372864); /* more than 32 bits hold; the end of buffer a */
+    /* Buffer a ends here. The number does not fit into 32 bits. */
+    p->bytes = UINT64_C(44238372864);
     p->buffers.at[a].offset = p->bytes - p->buffers.at[a].bytes;
     p->host_bytes = 576;
     p->purpose = PURPOSE_gather;

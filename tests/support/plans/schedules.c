@@ -1,4 +1,5 @@
-/* Draws a schedule by running it: at each step, a random rank does an action that is possible. */
+/* Draws a schedule by running it: in each step, a random rank executes an action that is
+ * possible. */
 #include "tests/support/plans/schedules.h"
 
 #include "planner/base/rng.h"
@@ -27,7 +28,7 @@ static void place(Run *r, uint32_t chunks)
     }
 }
 
-/* Returns a possible action for a micro-batch on a stage; ACTION_COUNT: none. */
+/* Returns an action that is possible for a micro-batch on a stage. ACTION_COUNT: there is none. */
 static ActionKind possible(Run *r, uint32_t stage, uint32_t mb)
 {
     uint32_t m = r->n_microbatches;

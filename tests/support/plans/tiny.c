@@ -1,4 +1,4 @@
-/* Builds graphs shaped like Llama and GPT-2, node by node as the front does. */
+/* Builds graphs like those of Llama and GPT-2, node by node, as the front does. */
 #include "tests/support/plans/tiny.h"
 
 #include <assert.h>
@@ -13,8 +13,8 @@ typedef struct Build {
     Diag diag;
     ModuleId module;
     uint32_t line;
-    int64_t n_sites;  /* number of dropouts so far */
-    TensorId balance; /* summed over the layers; 0: none */
+    int64_t n_sites;  /* the number of dropouts so far */
+    TensorId balance; /* the sum of the balance losses of the layers; 0: there is none */
 } Build;
 
 Tiny tiny_default(void)
@@ -117,7 +117,7 @@ static TensorId op_of(Build *b, OpKind kind, uint32_t n, const TensorId *in, con
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
-    for (uint32_t j = 0; j < node->n_out; j++) /* statistics are fp32, as in the front */
+    for (uint32_t j = 0; j < node->n_out; j++) /* Statistics are fp32, as in the front. */
         if (b->t->compute != DT_f64 && graph_is_statistic(b->g, node->out[j]))
             b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
@@ -151,7 +151,7 @@ static TensorId state(Build *b, TensorId w, const char *suffix, uint32_t n, cons
     return id;
 }
 
-/* Divides y by the spectral norm of w, n_in dimensions of which are summed. */
+/* Divides y by the spectral norm of w, whose first n_in dimensions are summed over. */
 static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
 {
     if (!b->t->spectral) return y;
@@ -160,7 +160,8 @@ static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
     Attrs eps = {.eps = 1e-12};
     TensorId v = state(b, w, "_v", n_in, t.dim),
              u = state(b, w, "_u", t.n_dims - n_in, t.dim + n_in), made = 0;
-    b->g->tensors.at[u].order = t.order; /* u lies along the weight's outputs */
+    /* The elements of u correspond to outputs of the weight. */
+    b->g->tensors.at[u].order = t.order;
     TensorId *const next[] = {&u, &v}, *const by[] = {&v, &u};
     const OpKind product[] = {first ? OP_project_over_first : OP_project_of_last,
                               first ? OP_project_of_first : OP_project_over_last};
@@ -192,9 +193,10 @@ static TensorId dropped(Build *b, TensorId x)
     return op(b, OP_dropout, 1, x, 0, 0, &attrs);
 }
 
-/* Projects x to several segments by one weight. Equal segments: dimension 1 of the weight (0 of the
- * bias) numbers the segments, and the next dimension is cut. Unequal segments: that dimension
- * numbers the groups, which are cut, and each group has each[k] features of segment k. */
+/* Projects x to several segments with one weight. If the segments are equal, dimension 1 of the
+ * weight (0 of the bias) numbers the segments, and the next dimension is cut. If they are unequal,
+ * that dimension numbers the groups, which are cut, and each group has each[k] features of segment
+ * k. */
 static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
                               const int64_t *dim, TpStyle tp, uint32_t n_each, const int64_t *each)
 {
@@ -231,7 +233,7 @@ static TensorId head_norm(Build *b, const char *name, TensorId x)
     return op(b, OP_rmsnorm_heads, 2, x, w, 0, &attrs);
 }
 
-/* A parameter of heads, or of groups. */
+/* Adds a parameter that has values for each head, or for each group. */
 static TensorId of_heads(Build *b, const char *name, uint32_t n, const int64_t *dim)
 {
     TensorId w = param(b, name, n, dim, TP_column, bias_init);
@@ -239,7 +241,7 @@ static TensorId of_heads(Build *b, const char *name, uint32_t n, const int64_t *
     return w;
 }
 
-/* nn.mamba2 */
+/* Builds what nn.mamba2 builds. */
 static TensorId mixer(Build *b, TensorId x)
 {
     const Tiny *t = b->t;
@@ -302,7 +304,8 @@ static Attrs expert_sizes(const Tiny *t)
         .top_k = t->top_k, .experts = t->experts, .capacity = all ? t->seq : t->capacity};
 }
 
-/* counts: the counts of uneven rows; 0: rows are not uneven */
+/* Adds a linear of experts. `counts` holds the counts of uneven rows; 0: the rows are not
+ * uneven. */
 static TensorId of_experts(Build *b, const char *name, TensorId rows, TensorId counts, uint32_t n,
                            const int64_t *dim, TpStyle tp)
 {
@@ -319,7 +322,7 @@ static void add_balance(Build *b, TensorId own)
     b->balance = b->balance ? op(b, OP_add, 2, b->balance, own, 0, NULL) : own;
 }
 
-/* nn.moe; for gpt2, experts with one weight before a gelu. */
+/* Builds what nn.moe builds. For gpt2, an expert has one weight before a gelu. */
 static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
 {
     const Tiny *t = b->t;

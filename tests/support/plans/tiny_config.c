@@ -1,4 +1,4 @@
-/* The config of a tiny model: its mesh, its batch, and its passes in their order. */
+/* The config of a tiny model: its mesh, its batch, and its passes in order. */
 #include <assert.h>
 #include <string.h>
 
@@ -105,8 +105,8 @@ void tiny_config(const Tiny *t, Arena *arena, Config *config)
                                     .lr = 1e-2,
                                     .beta1 = 0.9,
                                     .beta2 = 0.95,
-                                    /* a key bias has only rounding as gradient, and with 1e-8 Adam
-                                     * would turn that into steps */
+                                    /* The gradient of a key bias consists only of rounding. With
+                                     * 1e-8, Adam would turn the rounding into steps. */
                                     .eps = 1e-6,
                                     .weight_decay = 0.1,
                                     .state = t->state,
