@@ -1,8 +1,8 @@
 -- Networks between nodes, by name: each row corrects NCCL's own numbers for a NIC that does RDMA.
--- `achieved` is the usable fraction of a NIC's nominal rate. `message_s` is the time that a message
--- takes longer than NCCL's model of InfiniBand says. `ramp_*` describes how large messages must be
--- to fill the pipeline. "Fitted" values come from tests/bench/fit_comm.sh
--- (docs/reference/fit_network.md). All other values come from the network's own specification.
+-- `achieved` is the usable fraction of a NIC's nominal rate. `message_s` is added to the latency of
+-- each message that NCCL's model of InfiniBand gives. `ramp_*` describes how large messages must be to
+-- fill the pipeline. "Fitted" values come from tests/bench/fit_comm.sh (docs/reference/fit_network.md).
+-- All other values come from the network's own specification. Units are seconds and bytes.
 local fitted = require "tandem.fitted_fabrics"
 local MiB = 1 << 20
 

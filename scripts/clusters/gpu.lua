@@ -1,10 +1,10 @@
--- A cluster of any GPU of the library, by the GPU's name or a part of it: require "clusters.gpu"
--- { gpu = "H200", nodes = 2 }. A node has the usual form for its GPU. GPUs with
--- links are connected by a switch (AMD's: each with each), other GPUs by PCIe. Each GPU has a NIC
--- of its own generation.
+-- A cluster of any GPU of the library, by the GPU's name or a part of it: require "clusters.gpu" {
+-- gpu = "H200", nodes = 2 }. A node has the usual form for its GPU: GPUs with NVLink are connected
+-- by a switch, AMD's GPUs each with every other, and other GPUs by PCIe. Each GPU has one NIC, of
+-- the rate that is usual for its generation. Options change the form.
 local gpus, node = require "tandem.gpus", require "clusters.node"
 
--- GB/s of the NIC that came with a generation. CDNA2's is a die's part: Frontier and LUMI have 4 x 25 GB/s for 8 dies.
+-- GB/s of the NIC that came with each generation. CDNA2's is the share of one die: Frontier and LUMI have 4 x 25 GB/s for 8 dies.
 local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA2 = 12.5, CDNA3 = 50, CDNA4 = 50 }
 
 local own = { "gpu", "name", "devices_per_node", "nics_per_node", "nic_gb_per_s", "fabric" }

@@ -18,7 +18,7 @@ return function(options)
       memory_bytes = 0,
       reserved_bytes = 64 << 20,   -- memory of the process itself and of MPI
       hbm_bytes_per_s = 10e9,
-      -- AVX2 at about 2 GHz, two FMA units: 64 and 32; narrower types are emulated in fp32
+      -- AVX2 at about 2 GHz with two FMA units gives 64 GFLOP/s in fp32 and 32 in fp64; narrower types are emulated in fp32
       peak_flops = { f32 = 60e9, f64 = 30e9, bf16 = 60e9, f16 = 60e9, e4m3 = 60e9, e5m2 = 60e9, e8m0 = 60e9, e2m1x2 = 60e9 },
       block_scales = true,
       gemm_efficiency = 0.6,

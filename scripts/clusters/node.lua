@@ -1,12 +1,12 @@
--- A cluster from its parts. These are the keys:
--- device: its name (tandem/gpus.lua)
--- per_node: the devices of a node
--- links: GB/s each way of a device
--- intra: "nvswitch", "nvlink", "mesh" or "pcie"
--- pcie: see docs/reference/plan.md
--- nics, nic_gbit: the NICs of a node; the Gbit/s of a NIC
--- fabric: the network's name (clusters/fabrics.lua)
--- Further keys are cluster options, such as oversubscription or nodes_per_group.
+-- Makes a cluster from its parts. These are the keys:
+-- device: the device's name (tandem/gpus.lua)
+-- per_node: the number of devices in a node
+-- links: the rate of all links of a device within the node, in each direction (GB/s)
+-- intra: the links within a node: "nvswitch", "nvlink", "mesh" or "pcie"
+-- pcie: the structure of a node with PCIe (cluster.pcie in docs/reference/plan.md)
+-- nics, nic_gbit: the number of NICs in a node; the rate of a NIC in Gbit/s
+-- fabric: the name of the network between nodes (clusters/fabrics.lua)
+-- Other keys are options of a cluster, such as oversubscription or nodes_per_group.
 local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- price of one GPU in USD per hour: the median of on-demand listings of May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }

@@ -1,7 +1,7 @@
--- Turns NeMo Automodel's recipe keys into a plan: return require "dialects.automodel" { distributed
--- = { tp_size = 2 }, ... }. Names, defaults and checks are Automodel's. All violations are reported
--- at once. Mistakes that Automodel silently accepts are refused; with as = "original" they become
--- findings. Keys of vision models are checked, and then refused.
+-- Turns a recipe of NeMo Automodel into a plan: return require "dialects.automodel" { distributed =
+-- { tp_size = 2 }, ... }. Names, defaults and checks are Automodel's. All mistakes are reported at
+-- once. A mistake that Automodel silently accepts is refused; with as = "original" it becomes a
+-- finding. Keys of vision models are checked, and then refused.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local pipeline = require "dialects.automodel_pp"
@@ -70,10 +70,11 @@ local function check_class(d, class, family)
   end
 end
 
--- Returns a number of the model's configuration; nil: it has none, or a user's model uses the name for something else.
+-- Returns a number of the model's configuration, or nil if it has none, or if a user's model uses
+-- the name for something else.
 local function number_of(config, key) return math.type(config[key]) == "integer" and config[key] or nil end
 
--- A number of heads may be 0 (it is not known), as in Automodel.
+-- Checks that no number of heads is negative. It may be 0 (not known), as in Automodel.
 local function check_heads(d, hf)
   for _, key in ipairs { "num_attention_heads", "num_key_value_heads" } do
     if hf[key] and hf[key] < 0 then
@@ -101,7 +102,8 @@ local function about_model(d, family)
   return hf
 end
 
--- Sizes that are missing, null or not positive take their default, as in Automodel.
+-- Returns the size of a mesh axis. A size that is missing, null or not positive takes its default,
+-- as in Automodel.
 local function size_of(d, given, key, default)
   local value = given[key]
   if value == nil or value == false then return default end
@@ -112,7 +114,8 @@ local function size_of(d, given, key, default)
   return value > 0 and math.tointeger(value) or default
 end
 
--- Automodel's loader reads the words none and None as null. A key with the value null counts as left out.
+-- Removes keys with the value none or None. Automodel's loader reads these words as null, so such a
+-- key counts as left out.
 local function drop_null(t)
   local null = {}
   for key, value in pairs(t) do
@@ -153,7 +156,8 @@ local function fitting(s, hf, world)
   return ("dp_size = %d, or leave it out"):format(world // others)
 end
 
--- Checks the data axis and its replication.
+-- Checks the sizes of the mesh against the number of devices (world), and sets s.dp if the recipe
+-- leaves it out. Returns false if there is no such size.
 local function check_data(d, s, hf, world)
   local others = s.tp * s.cp * s.pp
   if not s.dp then
@@ -205,8 +209,8 @@ local function check_strategy(d, s, strategy)
   end
 end
 
--- Checks config blocks whose axis has size 1. Automodel refuses such a block in Python objects, but
--- ignores it in a recipe.
+-- Checks the sections of options of an axis with size 1. Automodel refuses such a section in a
+-- configuration made in Python, but ignores it in a recipe.
 local function check_blocks(d, s, given)
   for _, row in ipairs { { "pipeline", "pp", "pipeline_config" }, { "moe", "ep", "moe_parallel_config" } } do
     local key, axis, config = row[1], row[2], row[3]
@@ -237,9 +241,10 @@ local function factor_of(d, given, what)
     .. "ranks"):format(key, tostring(value)), "a positive integer")
 end
 
--- Returns how many ranks exchange tokens for heads. ring x ulysses = cp: if one factor is given, the
--- other follows. Automodel refuses to train with a ring, because the backward pass of its ring is wrong.
-local function check_later_axes(d, s, given)
+-- Returns the number of ranks that exchange tokens for heads (Ulysses). ring x ulysses = cp: if the
+-- recipe gives one factor, the other follows. Automodel refuses to train with a ring, because the
+-- backward pass of its ring is wrong.
+local function ulysses_ranks(d, s, given)
   local ring, ring_key = factor_of(d, given, "ring")
   local ulysses, ulysses_key = factor_of(d, given, "ulysses")
   if d.n_errors > 0 then return 1 end
@@ -266,15 +271,17 @@ local function check_later_axes(d, s, given)
   return heads
 end
 
--- PyTorch's context_parallel gathers keys and values (rotate_method is "allgather" by default), and
--- balances the ranks by a zigzag.
+-- Returns cp{}, or nil if cp is 1. PyTorch's context_parallel gathers keys and values
+-- (rotate_method is "allgather" by default). It gives each rank an early and a late part of the
+-- sequence, so that all ranks have the same work.
 local function context_of(s, heads)
   if s.cp == 1 then return nil end
   return cp { mode = heads == s.cp and "all_to_all" or "all_gather" }
 end
 
--- Returns the number of sequences of a step, and of a micro-step of a data rank. A pipeline cuts
--- the local batch into its own micro-batches. stages: the number of virtual stages of all ranks.
+-- Returns the plan's batch and its number of steps, or nil after an error. A pipeline cuts the
+-- local batch into micro-batches of pp_micro sequences. stages: the number of virtual stages of all
+-- ranks together.
 local function batch_of(d, s, pp_micro, stages)
   local b = d:section("step_scheduler", scheduler_keys)
   local micro, each = b.local_batch_size, b.local_batch_size * s.dp
@@ -313,7 +320,8 @@ local function batch_of(d, s, pp_micro, stages)
   return { global = total, micro = s.pp > 1 and pp_micro or micro, seq = d.config.seq_length }, b.max_steps
 end
 
--- Returns the options of pp{}, and the number of sequences in a micro-batch of the pipeline.
+-- Returns the options of pp{} and the number of sequences in a micro-batch of the pipeline. Returns
+-- nil for both if there is no pipeline.
 local function pipeline_of(d, s, hf, given)
   if s.pp <= 1 then return nil, nil end
   if hf.tie_word_embeddings then
@@ -365,7 +373,7 @@ return dialect.wrap(function(config)
   s.left = world % (s.cp * s.pp) == 0 and world // (s.cp * s.pp) or world
   s.hidden, s.experts = experts.sizes_of_model(config.model)
   if not check_data(d, s, hf, world) then s.dp = 1 end
-  local heads = check_later_axes(d, s, given)
+  local heads = ulysses_ranks(d, s, given)
   options.experts = experts.options(d, s, given, options, family)
   local pp_options, pp_micro = pipeline_of(d, s, hf, given)
   local tp_options

@@ -1,6 +1,6 @@
--- NeMo Automodel with ep_size > 1. Automodel folds ep into the ranks of a pipeline stage,
--- innermost. It shards experts over ep_shard = dp x cp x tp / ep. The section distributed.moe has
--- the options of experts.
+-- Experts in NeMo Automodel (ep_size > 1). Automodel makes ep the innermost axis of the ranks of a
+-- pipeline stage. It shards each expert over ep_shard = dp x cp x tp / ep ranks. The section
+-- distributed.moe has the options of experts.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local experts = {}
@@ -14,26 +14,27 @@ local function config_of(model)
   return type(config) == "table" and config or {}
 end
 
--- Returns the number of experts of the library's model; nil: it has none, or the model is the
+-- Returns the number of experts of the library's model, or nil if it has none or the model is the
 -- user's own.
 function experts.count(model)
   local n = config_of(model).experts
   return math.type(n) == "integer" and n or nil
 end
 
--- Returns the width of an MLP and the number of experts of the library's model; nil: the model does not state them.
+-- Returns the width of an MLP and the number of experts of the library's model; nil for a number
+-- that the model does not state.
 function experts.sizes_of_model(model)
   local hidden = config_of(model).hidden
   return math.type(hidden) == "integer" and hidden or nil, experts.count(model)
 end
 
--- Returns a text with the sizes of ep that divide both the ranks of a stage and the number of
+-- Returns a hint with the sizes of ep that divide both the ranks of a stage and the number of
 -- experts.
 function experts.sizes(d, s)
   return "ep_size may be " .. dialect.divisors(dialect.common(s.dp * s.cp * s.tp, experts.count(d.config.model)), 64)
 end
 
--- Checks options that exclude experts, and options that experts need. For a user's own model, ep{}
+-- Checks that the model has experts, and that ep divides their number. For a user's own model, ep{}
 -- makes these checks.
 local function check_model(d, s, family, n)
   if n and n % s.ep ~= 0 then
@@ -59,7 +60,7 @@ local function check_fold(d, s)
   end
 end
 
--- Returns the recomputed modules: whole blocks, or attention alone.
+-- Checks the list of recomputed modules: it may name only attention.
 local function check_modules(d, list)
   local at = "distributed.moe.activation_checkpointing_modules"
   if list and #list == 0 then
@@ -102,7 +103,8 @@ local function check_capacity(d, factor)
   d:note("dialect-differs", "model", text, "capacity_factor = \"dropless\" in the model")
 end
 
--- Returns the options for models with experts; nil if ep_size is 1. options: those of the strategy.
+-- Returns the options for models with experts, or nil if ep_size is 1. options: the options of the
+-- strategy.
 function experts.options(d, s, given, options, family)
   local n = experts.count(d.config.model)
   for _, key in ipairs { "sequence_parallel", "enable_async_tensor_parallel" } do
@@ -118,7 +120,7 @@ function experts.options(d, s, given, options, family)
   return options_of(d, given)
 end
 
--- ac{} for models of experts: whole blocks, or their attention.
+-- Returns ac{} for models of experts: it recomputes whole blocks, or only their attention.
 function experts.checkpointing(d, options)
   if options.activation_checkpointing_modules then return ac "selective" end
   if options.ignore_router_for_ac then

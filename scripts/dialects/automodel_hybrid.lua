@@ -1,11 +1,11 @@
 -- NeMo Automodel's rules for Mamba-2, and for hybrids of attention and state-space layers
--- (Nemotron-H). They say how cp divides heads, which modules tp cuts, and which layers are
+-- (Nemotron-H). They say how cp divides heads, which modules tp splits, and which layers are
 -- recomputed.
 local dialect = require "tandem.dialect"
 local families = require "tandem.families"
 local hybrid = {}
 
--- Returns the heads and groups of the model's state-space layers; nil: it has none.
+-- Returns the numbers of heads and groups of the model's state-space layers, or nil if it has none.
 local function sizes_of(model)
   local family = families.of(model)
   local config = family and model.config
@@ -13,8 +13,9 @@ local function sizes_of(model)
   if family == "nemotron_h" and config.pattern:find("M", 1, true) then return config.scan_heads, config.groups end
 end
 
--- Each rank of cp gets whole sequences for its share of the heads. If there are fewer groups than
--- ranks, groups are repeated, so that each rank has the B and C of its heads.
+-- Checks that cp divides the heads of state-space layers. Each rank of cp gets whole sequences for
+-- its share of the heads. If there are fewer groups than ranks, groups are repeated, so that each
+-- rank has the B and C of its heads.
 function hybrid.check_context(d, s, model)
   local heads, groups = sizes_of(model)
   if not heads or s.cp == 1 then return end
@@ -38,14 +39,15 @@ function hybrid.check_context(d, s, model)
 end
 
 local class = "NemotronHForCausalLM"
--- tp cuts the MLPs and the head. Attention and state-space layers are whole on every rank.
+-- tp splits the MLPs and the head. Attention and state-space layers are whole on every rank.
 hybrid.tp_plan = { ["model.layers.*.mixer.up_proj"] = "colwise", ["model.layers.*.mixer.down_proj"] = "rowwise",
   lm_head = "colwise" }
 hybrid.family = { class = class, embed = "embed", head = "head", mlp = "mixer", ffn = {}, norms = {},
   mixer = { up_proj = "up", down_proj = "down" } }
 hybrid.mamba = { class = "Mamba2ForCausalLM", embed = "embed", head = "head", mlp = "mixer", ffn = {}, norms = {} }
 
--- Automodel ignores a plan in the recipe. It asserts that sequence parallelism is not requested.
+-- Checks the options of tp for Nemotron-H. Automodel ignores a plan in the recipe, and asserts that
+-- sequence parallelism is not requested.
 function hybrid.check_tensor(d, options, hf)
   if hf.class ~= class then return end
   if options.sequence_parallel then
@@ -59,7 +61,8 @@ function hybrid.check_tensor(d, options, hf)
   end
 end
 
--- Returns the paths of the recomputed layers: all layers without attention; nil: the model is not a Nemotron-H.
+-- Returns the paths of the recomputed layers, which are all layers without attention. Returns nil
+-- if the model is not a Nemotron-H.
 function hybrid.recomputed(family, model)
   if not family or family.class ~= class then return nil end
   local list, pattern = {}, model.config.pattern

@@ -1,4 +1,5 @@
--- Turns the options of NeMo Automodel's strategies into passes, precision and optimizer. It knows their defaults.
+-- Turns the options of NeMo Automodel's strategies into passes, precision and optimizer, with
+-- Automodel's defaults.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local tensor = require "dialects.automodel_tp"
@@ -65,7 +66,7 @@ local function scope_error(d, text)
     "one or several of: all, audio, language, multimodal, vision; all stands alone")
 end
 
--- Splits "language+vision" into its parts; nil after an error.
+-- Returns the set of parts that a scope such as "language+vision" names, or nil after an error.
 local function scope_parts(d, value)
   if value == nil then return { all = true } end
   local list = type(value) == "string" and { value } or value
@@ -99,7 +100,8 @@ end
 local modes = { off = "none", none = "none", disabled = "none", no = "none", ["false"] = "none", on = "full",
   full = "full", enabled = "full", yes = "full", ["true"] = "full", selective = "selective" }
 
--- Returns ac{}. Automodel wraps attention, MLP and norms of each layer separately.
+-- Returns ac{}, or nil if nothing is recomputed. Automodel recomputes attention, MLP and norms of
+-- each layer separately.
 function options_of.checkpointing(d, given, options, strategy, family)
   local at = "distributed.activation_checkpointing"
   local value = given.activation_checkpointing
@@ -146,7 +148,8 @@ function options_of.checkpointing(d, given, options, strategy, family)
   return ac { modules = modules }
 end
 
--- Returns the dtypes of a policy. In YAML, an mp_policy without cast_forward_inputs does not cast.
+-- Returns the dtypes of a policy. In YAML, an mp_policy without cast_forward_inputs does not cast
+-- inputs.
 local function policy_of(d, options)
   local given = options.mp_policy
   if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16", cast_forward_inputs = true } end
@@ -179,14 +182,15 @@ local function offload_of(d, options)
   return true
 end
 
--- All layers except the last are resharded after forward. In a pipeline they stay gathered for the step.
--- Automodel means to do so, but looks for the pipeline in a mesh that never contains it, so it reshards.
+-- Returns fsdp2{}. All layers except the last are resharded after forward. In a pipeline they stay
+-- gathered for the step. Automodel means to keep them gathered, too, but looks for the pipeline in
+-- a mesh that never contains it, so it reshards.
 local function fsdp2_pass(d, options, n_stages)
   refuse(d, options, {
     autocast_dtype = "ops run in precision.compute; there is no autocast",
   })
   local reshard, last, keep = options.reshard_after_forward, true, false
-  if options.experts then -- resharding applies to every unit, including the root; under a pipeline they stay gathered
+  if options.experts then -- resharding applies to every unit, including the root; in a pipeline the units stay gathered
     reshard = options.experts.reshard_after_forward
     keep = n_stages > 1 and not reshard
   elseif reshard == nil then
@@ -227,7 +231,8 @@ local function zero_strategy(d, options)
   return "optim_grads_params"
 end
 
--- Each block is a unit, whatever its class. In Automodel, an empty list divides by zero.
+-- Checks the list of unit modules. The plan makes each block a unit, whatever its class. With an
+-- empty list, Automodel divides by zero.
 local function megatron_units(d, options)
   local given = options.megatron_fsdp_unit_modules
   if given == nil then return nil end
@@ -246,7 +251,7 @@ local function megatron_units(d, options)
   return nil
 end
 
--- Returns zero{}, and whether it shards.
+-- Returns zero{}, and true if it shards.
 local function megatron_pass(d, options)
   local strategy = zero_strategy(d, options)
   if strategy == "optim_grads" and not options.overlap_grad_reduce then
@@ -271,7 +276,7 @@ local function megatron_pass(d, options)
     keep_fp8_transpose_cache = options.keep_fp8_transpose_cache or nil }, strategy ~= "no_shard"
 end
 
--- Returns the data pass, and whether it shards over dp_shard.
+-- Returns the data pass, and true if it shards over dp_shard.
 function options_of.data(d, strategy, options, n_stages)
   if strategy == "fsdp2" then return fsdp2_pass(d, options, n_stages), true end
   refuse(d, options, { autocast_dtype = "ops run in precision.compute; there is no autocast" })
@@ -279,8 +284,8 @@ function options_of.data(d, strategy, options, n_stages)
   return megatron_pass(d, options)
 end
 
--- The dtypes of storage, compute and reduction. Automodel's default is a known trap: storage in 16
--- bits without a 32-bit copy.
+-- Returns the dtypes of storage, compute and reduction. By default, Automodel stores weights in 16
+-- bits without a 32-bit copy; a note warns of it.
 function options_of.precision(d, strategy, options, hf)
   local storage = values.dtype(d, "hf.torch_dtype", hf.torch_dtype) or "bf16"
   if storage == "bf16" and not options.preserve_fp32_weights then
@@ -331,7 +336,8 @@ local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "num
   adam_w_mode = { "boolean", true }, bias_correction = { "boolean", true }, master_weights = { "boolean", false },
   store_param_remainders = { "boolean", false }, exp_avg_dtype = { "any" }, exp_avg_sq_dtype = { "any" },
   foreach = { "boolean", false }, fused = { "boolean", false } }
--- Optimizers that are planned as AdamW. FusedAdam decays weights like AdamW. Adam adds the decay to the gradients.
+-- Optimizers that are planned as AdamW. FusedAdam decays weights in the same way. Adam instead adds
+-- the decay to the gradients.
 local as_adamw = { AdamW = true, Adam = true, FusedAdam = true }
 local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
   lr_decay_style = { "word", "cosine", { "cosine" } } }

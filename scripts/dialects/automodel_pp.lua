@@ -1,4 +1,4 @@
--- Turns NeMo Automodel's section of the pipeline into options of pp{}: the number of virtual
+-- Turns NeMo Automodel's section distributed.pipeline into options of pp{}: the number of virtual
 -- stages, their ranks, and the layers of each stage.
 local dialect = require "tandem.dialect"
 local pipeline = {}
@@ -12,7 +12,8 @@ pipeline.keys = {
   pp_recv_buffer_pool = { "boolean", true }, pp_recv_buffer_pool_slack = { "integer", 2 },
 }
 
--- torch's names in lower case. Each has our name, the stages of a rank (1, or 2 and more) and the placement.
+-- Schedules by torch's name in lower case. Each has Tandem's name, "single" or "multi" (one or
+-- several stages on a rank), and the placement if the schedule fixes it.
 local schedules = {
   ["1f1b"] = { "1f1b", "single" }, gpipe = { "gpipe", "single" },
   interleaved1f1b = { "interleaved_1f1b", "multi" },
@@ -30,7 +31,7 @@ local function schedule_of(d, given)
       "pp_schedule = \"1f1b\"")
     return nil
   end
-  if not name then return { nil, "multi" } end -- a file defines it, for two or more stages of a rank
+  if not name then return { nil, "multi" } end -- a file defines the schedule; a rank then has two or more stages
   local key = tostring(name):lower():gsub("_", "")
   if schedules[key] then return schedules[key] end
   if absent[key] then
@@ -44,8 +45,8 @@ local function schedule_of(d, given)
   return nil
 end
 
--- Returns ceil(layers / layers_per_stage), rounded to a multiple of pp if the recipe says so; nil
--- after an error.
+-- Returns the number of virtual stages of all ranks together, or nil after an error: ceil(layers /
+-- layers_per_stage), rounded to a multiple of pp if the recipe says so.
 local function virtual_stages(d, layers, pp, given, schedule)
   local per_stage, round = given.layers_per_stage, given.round_virtual_stages_to_pp_multiple
   local single = schedule[2] == "single"
@@ -135,7 +136,8 @@ local function named_split(d, layers, pp, parts)
   return split
 end
 
--- Returns the options of pp{}; nil after errors. layers: the number in the model, nil if unknown.
+-- Returns the options of pp{}, or nil after errors. layers: the number of layers of the model; nil:
+-- unknown.
 function pipeline.options(d, given, pp, layers, local_batch)
   local schedule = schedule_of(d, given)
   local micro = given.pp_microbatch_size

@@ -10,11 +10,10 @@ rope.hf_keys = { rope_scaling = { "list" }, max_position_embeddings = { "integer
 local at, types = "hf.rope_scaling", "types: linear, llama3, yarn, longrope"
 
 -- keys: the keys of Hugging Face's table
--- needs: the keys that a recipe must state
--- context: the key of the original context, in tokens
--- length: the key of the stretched context
--- longest_is_context: if the recipe has no such key, the original context is max_position_embeddings
---   (with Llama's scaling, max_position_embeddings is the stretched context)
+-- needs: the keys that a recipe must state. context means the original context in tokens, length
+--   the stretched one
+-- longest_is_context: true if max_position_embeddings is the original context when the recipe
+--   states no other. (With Llama's scaling, it is the stretched context.)
 -- make: returns the library's rope_scaling
 local number = { "number" }
 local kinds = {
@@ -41,14 +40,15 @@ local kinds = {
         attention_factor = own.attention_factor }
     end },
 }
-kinds.su = kinds.longrope -- its name in older configurations
+kinds.su = kinds.longrope -- older configurations call longrope su
 local told = { context = "original_max_position_embeddings", length = "hf.max_position_embeddings" }
 local refused = {
   dynamic = "stretches by the length of each input, so that the model is another one for each length",
   mrope = "gives each token of an image a row and a column, which only models.qwen2_vl has",
 }
 
--- Returns the kind of the table; nil after an error. A table without rope_type, or with two different types, is refused.
+-- Returns the kind of the table, or nil after an error. A table without rope_type, or with two
+-- different types, is refused.
 local function kind_of(d, given)
   local kind, older = given.rope_type, given.type
   if kind == nil then kind = older end
@@ -148,8 +148,8 @@ local function same(a, b)
   return true
 end
 
--- Returns true if hf.rope_scaling has the sections of time, row and column that models.qwen2_vl
--- has.
+-- Returns true if hf.rope_scaling has sections of time, row and column, as models.qwen2_vl has.
+-- Reports an error if they differ from the model's sections.
 local function says_sections(d, given, sections)
   local kind = given.rope_type or given.type
   local stated = given.mrope_section

@@ -1,14 +1,14 @@
 -- Turns NeMo Automodel's tensor-parallel plans into patterns of tp { plan }. The first plan that
 -- exists counts: an explicit one, the one registered for the model's class, Hugging Face's own, the
 -- base plan. Names of Hugging Face's modules become names of the library's modules. In a model of
--- your own they stay as they are. Experts are not covered.
+-- your own, the names stay as they are. The plans do not split experts.
 local _, core = ...
 local dialect = require "tandem.dialect"
 local hybrid = require "dialects.automodel_hybrid"
 local made = require "tandem.families"
 local tensor = {}
 
--- The names of Hugging Face's modules, by family.
+-- For each family, the library's names of Hugging Face's modules.
 local gated = { gate_proj = "w1", up_proj = "w3", gate_up_proj = "w13", down_proj = "w2" }
 local plain = { gate_proj = "gate", up_proj = "up", gate_up_proj = "gate_up", down_proj = "down" }
 local families = {
@@ -39,20 +39,21 @@ local classes = {
   llava = { "LlavaForConditionalGeneration" }, qwen2_vl = { "Qwen2VLForConditionalGeneration" },
 }
 
--- Returns the name of the model's family in the library; nil: the model is the user's own.
+-- Returns the name of the model's family in the library, or nil if the model is the user's own.
 function tensor.library(model)
   local found = made.of(model)
   return found and classes[found] and found or nil
 end
 
--- Returns the set of classes of a library model; nil: the model is the user's own.
+-- Returns the set of classes of a library model, or nil if the model is the user's own.
 function tensor.classes(model)
   local found, set = tensor.library(model), {}
   for _, class in ipairs(found and classes[found] or {}) do set[class] = true end
   return found and set
 end
 
--- A fused model has one projection for these names. An unfused model does not have the fused name.
+-- A fused model lacks the modules in `apart`, because one projection replaces them. An unfused
+-- model lacks the modules in `together`.
 local apart = { q_proj = true, k_proj = true, v_proj = true, gate_proj = true, up_proj = true }
 local together = { qkv_proj = true, gate_up_proj = true }
 local attention = { q_proj = "wq", k_proj = "wk", v_proj = "wv", qkv_proj = "wqkv", o_proj = "wo", dense = "wo" }
@@ -65,7 +66,8 @@ local function names_of(modules, fused)
   return own
 end
 
--- Returns the family of a library model; nil: the model is the user's own.
+-- Returns the class of a library model and the names of its modules, or nil if the model is the
+-- user's own.
 function tensor.family(model)
   local found = families[made.of(model)]
   if not found then return nil end
@@ -76,7 +78,8 @@ function tensor.family(model)
     mixer = found.mixer, ffn = is_moe and {} or names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
 end
 
--- Translates "model.layers.*.self_attn.q_proj" to "layers.*.attention.wq"; nil: the model has no such module.
+-- Translates "model.layers.*.self_attn.q_proj" to "layers.*.attention.wq". Returns nil if the model
+-- has no such module.
 local function translate(family, name)
   if not family then return name end
   if name == "model.embed_tokens" then return family.embed end
@@ -102,7 +105,7 @@ local function translate(family, name)
 end
 tensor.translate = translate
 
--- Returns the family's names that are nearest to a misspelt name.
+-- Returns a hint with the module names that are nearest to a misspelt name.
 local function nearest(family, name)
   local names = { "model.embed_tokens", "model.norm", "lm_head" }
   local layer = name:match "^model%.layers%.([%d*]+)%." or "*"
@@ -115,8 +118,8 @@ end
 local styles = { colwise = true, rowwise = true, colwise_rep = true, rowwise_rep = true, sequence_parallel = true }
 
 -- Turns the paths of a plan into styles under the model's names. where: the key that errors name.
--- must_match: a name that the model lacks is an error. Automodel's own plans list several spellings
--- of a name, so for them must_match is false.
+-- must_match: true if a name that the model lacks is an error. Automodel's own plans list several
+-- spellings of a name, so they are read without must_match.
 local function to_plan(d, family, plan, where, must_match)
   local result, n = {}, 0
   for name, style in pairs(plan) do
@@ -198,7 +201,8 @@ local function with_sequence(plan, extra)
   return own
 end
 
--- If head and embedding are not tied, logits stay split over the vocabulary, and the embedding is split, too.
+-- Returns Hugging Face's plan as Automodel uses it. If head and embedding are not tied, logits stay
+-- split over the vocabulary, and the embedding is split, too.
 local function hf_plan(given, tied)
   local own = with_sequence(given)
   if not tied and own.lm_head == "colwise_rep" then own.lm_head = "colwise" end
@@ -212,8 +216,9 @@ local function count(t)
   return n
 end
 
--- Returns the possible sizes of tp as text, "1, 2, 4", and the largest of them that is at most s.tp. A size must divide
--- both kinds of heads, the features of an MLP, and the ranks that the other axes leave to tp and dp.
+-- Returns the possible sizes of tp as a text, "1, 2, 4", and the largest of them that is at most
+-- s.tp. A size must divide the numbers of query heads and KV heads, the features of an MLP, and the
+-- number of ranks that the other axes leave to tp and dp.
 function tensor.sizes(s, hf)
   local common = dialect.common(hf.num_attention_heads, hf.num_key_value_heads, s.hidden, s.left)
   local nearest = math.min(common, s.tp)
@@ -221,7 +226,7 @@ function tensor.sizes(s, hf)
   return dialect.divisors(common), math.max(nearest, 1)
 end
 
--- Checks heads in the order of validate_tp_mesh: KV heads first.
+-- Checks that tp divides the heads, in the order of Automodel's validate_tp_mesh: KV heads first.
 local function check_heads(d, s, hf)
   local heads, groups, tp = hf.num_attention_heads, hf.num_key_value_heads, s.tp
   if not heads or heads == 0 then
@@ -285,8 +290,8 @@ local function choose(d, family, options, hf, tp)
   return family and base or "own"
 end
 
--- If Automodel has no plan for a model, the model's own lists tp_col and tp_row count, and the
--- report says so. Models with experts need a plan there.
+-- Returns the options of tp{} for a model for which Automodel has no plan. The model's own lists
+-- tp_col and tp_row then count, and the report says so. A model with experts is refused.
 local function own_options(d, hf, tp, experts, sequence)
   if experts then
     d:error("tp-plan-missing", "distributed.tp_size", ("tp_size = %d: Automodel has no tensor-parallel plan for %s, a "
@@ -299,8 +304,9 @@ local function own_options(d, hf, tp, experts, sequence)
   return { sequence = sequence, share_gathers = false, keep_gathered = sequence }
 end
 
--- Returns the options of tp{}; nil after errors. s: the sizes of axes. s.left: the ranks for tp and
--- dp together. s.hidden, s.experts: the width of an MLP and the number of experts of a library model.
+-- Returns the options of tp{}, or nil after errors. s: the sizes of axes. s.left: the ranks for tp
+-- and dp together. s.hidden, s.experts: the width of an MLP and the number of experts of a library
+-- model.
 function tensor.options(d, options, hf, family, s)
   local tp = s.tp
   check_heads(d, s, hf)

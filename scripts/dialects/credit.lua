@@ -1,6 +1,7 @@
 -- Turns miles-credit's configuration into a plan: return require "dialects.credit" { trainer = {
--- parallelism = { ... } }, ... }. The passes are, in order: domain, tensor, checkpointing, data (FSDP2 or
--- DDP). Mistakes that miles-credit silently accepts are refused; with as = "original" they become findings.
+-- parallelism = { ... } }, ... }. The passes are, in order: domain, tensor, checkpointing, data
+-- (FSDP2 or DDP). A mistake that miles-credit silently accepts is refused; with as = "original" it
+-- becomes a finding.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local credit_model = require "tandem.credit_model"
@@ -27,7 +28,8 @@ for _, key in ipairs { "batches_per_epoch", "valid_batches_per_epoch", "valid_ba
   "stop_rollout", "batch_iterations" } do trainer_keys[key] = { "any" } end
 for key, row in pairs { ensemble_size = { "integer", 1 }, compile = { "boolean", false },
   apply_grad_penalty = { "boolean", false } } do trainer_keys[key] = row end
--- The trainers of the registry. The second generation reads trainer.parallelism, the first one trainer.mode.
+-- miles-credit's trainers. 2: the trainer reads trainer.parallelism. 1: it may read trainer.mode
+-- instead. 0: this version of Tandem does not plan it.
 local trainer_types = { ["era5-gen1"] = 1, era5 = 1, cam = 1, gen2 = 2, ["era5-gen2"] = 2, ["era5-diffusion"] = 0,
   ["era5-ensemble"] = 0, ["ic-opt"] = 0, conus404 = 0, ["standard-les"] = 0, ["standard-wrf"] = 0,
   ["multi-step-wrf"] = 0, samudra = 0 }
@@ -46,7 +48,8 @@ local function degree(d, block, key)
   return n and n >= 1 and n or 1
 end
 
--- Modes of the first generation of trainers, as today's block trainer.parallelism would state them.
+-- Returns trainer.mode of the first generation of trainers in the form of today's
+-- trainer.parallelism, or nil after an error.
 local function from_mode(d, trainer)
   local modes = { fsdp = "fsdp2", ddp = "ddp", domain_parallel = "none", ["fsdp+domain_parallel"] = "fsdp2", none = "none" }
   local data = modes[trainer.mode]
@@ -89,7 +92,7 @@ local function parallelism_of(d, trainer)
   return { data = data, tensor = degree(d, block, "tensor"), domain = degree(d, block, "domain") }
 end
 
--- Returns dp = world / (tensor x domain); nil after an error.
+-- Returns dp = world / (tensor x domain), or nil after an error.
 local function data_size(d, p)
   local world, told = values.world(d)
   if not world then
@@ -133,7 +136,8 @@ local function check_type(d, trainer)
   end
 end
 
--- Under domain, miles-credit's gradients differ from those of one rank. The plan has the gradients of one rank.
+-- Reports that miles-credit's gradients under domain differ from those of one rank. The plan has
+-- the gradients of one rank.
 local function tell_of_domain(d, p, c, field)
   if p.domain <= 1 or not field then return end
   local told = d.original and d.note or d.warn
@@ -177,7 +181,8 @@ end
 
 local tp_functions = { "apply_native_tensor_parallel", "apply_tensor_parallel" }
 
--- miles-credit has two functions for tensor parallelism. It has switched off the first one for every model.
+-- Checks the function for tensor parallelism. miles-credit has two, and has switched off the one
+-- named apply_tensor_parallel for every model.
 local function check_tp_function(d, name)
   if name == nil or name == tp_functions[1] then return end
   if name == tp_functions[2] then
@@ -189,8 +194,9 @@ local function check_tp_function(d, name)
   end
 end
 
--- miles-credit silently leaves blocks with spectral norm out of tensor parallelism. If all blocks
--- have it, tensor parallelism splits nothing. Returns how many ranks then repeat each other's work.
+-- Checks tensor parallelism. miles-credit silently leaves blocks with spectral norm out of it. If
+-- all blocks have spectral norm, tensor parallelism splits nothing. Returns the number of ranks
+-- that then repeat the same work; otherwise 1.
 local function check_tensor(d, p, c, spectral)
   local at = "trainer.parallelism.tensor"
   if spectral then
@@ -229,7 +235,8 @@ end
 
 local policy_keys = { param_dtype = { "any" }, reduce_dtype = { "any" }, output_dtype = { "any" } }
 
--- Mixed precision is used only under amp. With spectral norm, types stay fp32 unless a policy is given.
+-- Returns the plan's dtypes. Mixed precision is used only under amp. With spectral norm, types stay
+-- fp32 unless a policy is given.
 local function precision_of(d, trainer, p, spectral)
   local at = "trainer.fsdp2_mp_policy"
   local policy = values.section(d, at, trainer.fsdp2_mp_policy or {}, policy_keys)
@@ -293,8 +300,8 @@ local function optimizer_of(d, trainer)
     clip_norm = clip or 0 }
 end
 
--- Returns FSDP2 over dp, DDP over dp, or nothing. With nothing, each rank of dp trains a separate
--- model.
+-- Returns the pass for the data ranks and their axis of the mesh: FSDP2, DDP, or nil. With nil,
+-- each data rank trains a separate model.
 local function data_pass(d, trainer, p, dp)
   if p.data == "fsdp2" then return fsdp2 {}, { dp_shard = dp } end
   if p.data == "ddp" then return ddp {}, { dp_replicate = dp } end
@@ -303,10 +310,11 @@ local function data_pass(d, trainer, p, dp)
       ("data = 'none' with dp = %d: no gradient is summed, every replica trains a model of its own"):format(dp),
       "data = \"fsdp2\" or \"ddp\"")
   end
-  return nil, {} -- as = "original": plans one of the replicas
+  return nil, {} -- with as = "original", one of the replicas is planned
 end
 
--- Returns the devices of one of dp independent replicas. Whole nodes are divided first.
+-- Returns the part of the cluster that one of dp independent replicas uses: whole nodes, if dp
+-- divides them.
 local function share_of(cluster, dp)
   if type(cluster) ~= "table" or dp == 1 then return cluster end
   local own = dialect.copy(cluster)

@@ -1,8 +1,9 @@
 -- Turns KempnerForge's configuration into a plan: require "dialects.kempnerforge" { world = 8,
 -- model = {...}, distributed = {...}, train = {...}, ... } with the sections, keys and defaults of
--- its TOML files, and its checks. Some configurations are accepted by KempnerForge but computed
--- wrongly. They are refused or corrected; with as = "original" KempnerForge's result is planned.
--- world: the number of devices; or cluster = require "clusters.hgx_h200" { ... } instead.
+-- its TOML files, and its checks. KempnerForge accepts some configurations and then computes them
+-- wrongly. These are refused or corrected; with as = "original", KempnerForge's own result is
+-- planned. world: the number of devices; or give cluster = require "clusters.hgx_h200" { ... }
+-- instead.
 local dialect = require "tandem.dialect"
 local read_sections = require "dialects.kempnerforge_sections"
 
@@ -18,7 +19,8 @@ local function product_of(c)
   return c.dp_replicate * c.tp * c.pp * c.cp * c.ep
 end
 
--- Returns the size of dp_shard; nil if the product of the axes is not the world.
+-- Returns the size of dp_shard, or nil if the product of the axes is not the number of devices
+-- (world).
 local function check_world(d, c, world)
   local other = product_of(c)
   if c.dp_shard == -1 then
@@ -52,13 +54,15 @@ end
 -- Returns true if the activations between linears are split along the sequence.
 local function splits_sequence(c, m) return c.pp == 1 and not m.tie_embeddings and not is_moe(m) end
 
--- Returns how many ranks the other axes leave to this axis and dp_shard. The axis' size must divide this number.
+-- Returns the number of ranks that the other axes leave to this axis and dp_shard together. The
+-- size of the axis must divide this number.
 local function left_for(c, axis, world)
   local other = product_of(c) // c[axis]
   return world % other == 0 and world // other or world
 end
 
--- Checks each size that tp cuts. A hint names values that fit all of these sizes and the world.
+-- Checks each size that tp splits. A hint names values that fit all of these sizes and the number
+-- of devices.
 local function check_tp(d, c, m, t, world)
   local sizes = { { "divides-heads", "n_heads", m.n_heads } }
   if m.n_kv_heads ~= m.n_heads then sizes[2] = { "divides-heads", "n_kv_heads", m.n_kv_heads } end
@@ -130,14 +134,14 @@ end
 
 -- ---- mistakes for which KempnerForge has no check, and behaviour that differs from its documents
 
--- Returns the axes of KempnerForge's mesh. It counts cp as a factor of the world, but then forgets
--- it. known: whether dp_shard is known.
+-- Changes `mesh` to the mesh that KempnerForge makes. KempnerForge counts cp as a factor of the
+-- number of devices, but its mesh has no such axis. known: true if the size of dp_shard is known.
 local function check_unimplemented(d, c, world, mesh, known)
   if c.cp > 1 then
     local covered = math.max(world // c.cp, 1)
     d:mistake("degree-ignored", "distributed.cp", ("cp = %d is counted in the world of %d ranks, but no code "
       .. "implements it: the mesh would cover %d of them"):format(c.cp, world, covered), "cp = 1")
-    if covered == 1 then mesh.dp_shard = world end  -- the mesh has no axis left, so FSDP shards over all ranks
+    if covered == 1 then mesh.dp_shard = world end  -- without any axis in the mesh, FSDP shards over all ranks
   end
   if known and c.dp_replicate > 1 and mesh.dp_shard == 1 then
     local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
@@ -172,7 +176,8 @@ local function expert_hidden_of(m)
   return math.max(16, 16 * math.tointeger(math.floor(hidden_of(m) * m.moe_expert_ffn_multiplier / 16 + .5)))
 end
 
--- The embedding is not split. Without sequence parallelism the head is not split, either.
+-- Returns tp{} with KempnerForge's styles. The embedding is not split. Without sequence
+-- parallelism, the head is not split, either.
 local function tp_pass(m, sequence)
   local block = { ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
     ["attention.wo"] = "rowwise" }
@@ -201,11 +206,11 @@ local function passes(job, mesh)
     list[#list + 1] = tp_pass(m, splits_sequence(c, m))
   end
   if c.ep > 1 then list[#list + 1] = ep {} end
-  if t.mixed_precision == "fp8" then -- every Linear, including the head; one-byte gathers are its default
+  if t.mixed_precision == "fp8" then -- all linears, also the head; by default, weights are gathered in 8 bits
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   local crosses = job.vlm and job.vlm.arch == "cross_attention"
-  if t.activation_checkpointing == "selective" and crosses then -- only blocks of its class Attention; attention to images is another class
+  if t.activation_checkpointing == "selective" and crosses then -- it recomputes only modules of its class Attention, and attention to images has another class
     list[#list + 1] = ac { modules = { "layers.*.attention" } }
   elseif t.activation_checkpointing ~= "none" then
     list[#list + 1] = ac { mode = t.activation_checkpointing }
@@ -226,7 +231,7 @@ local function passes(job, mesh)
   return list
 end
 
-local stored = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "bf16" } -- fp8: master weights are bf16
+local stored = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "bf16" } -- the type of stored weights; with fp8, it is bf16
 local function plan_of(job, d)
   local c, m, t, o, s = job.distributed, job.model, job.train, job.optimizer, job.scheduler
   local mesh = job.mesh
@@ -301,7 +306,7 @@ end
 local function refuse_later(d, job)
   local m, t, o, s = job.model, job.train, job.optimizer, job.scheduler
   if job.vlm then vlm.refuse(d, job.vlm, job) end
-  if job.checkpoint.load_path and job.checkpoint.load_path ~= "" then -- the system takes "" for none
+  if job.checkpoint.load_path and job.checkpoint.load_path ~= "" then -- for KempnerForge, "" means no path
     d:error("dialect-unsupported", "checkpoint.load_path", ("load_path = '%s': Tandem does not read KempnerForge's "
       .. "checkpoints, and the run would begin with new weights"):format(job.checkpoint.load_path),
       "leave load_path out; `tandem run --load DIR` continues from a checkpoint of its own")

@@ -97,7 +97,7 @@ local function within(d, name, key, value, fits, range)
 end
 
 local function check_experts(d, m)
-  if m.num_experts <= 0 then return end  -- a dense model: the keys of experts are not read
+  if m.num_experts <= 0 then return end  -- for a dense model, KempnerForge does not read the keys of experts
   d:bounded(m, "model", { "moe_top_k", "moe_frequency", "moe_expert_ffn_multiplier" }, "positive")
   if m.moe_top_k and m.moe_top_k > m.num_experts then
     d:error("out-of-range", "model.moe_top_k", ("moe_top_k (%d) must be <= num_experts (%d)"):format(m.moe_top_k,
@@ -256,7 +256,7 @@ local sections = {
   { "profiling", profiling_keys, "ProfilingConfig", check_profiling },
 }
 
--- Returns all sections by name; ends the script if one of them is invalid.
+-- Returns all sections by name. Ends the script if one of them is invalid.
 return function(d, other_keys)
   local known = dialect.copy(other_keys)
   for _, row in ipairs(sections) do known[row[1]] = true end

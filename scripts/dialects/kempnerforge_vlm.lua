@@ -35,8 +35,8 @@ local adapter_keys = { type = { "word", "mlp_2layer", { "mlp_2layer", "linear", 
   hidden_dim = { "integer", 0 }, activation = { "word", "gelu", { "gelu", "silu", "relu" } }, pre_norm = { "text", "" },
   pool_window = { "integer", 2 }, pool_heads = { "integer", 16 } }
 
--- Returns the number of tokens that the adapter makes from `n` patches. A pooling adapter reads
--- windows of a square grid.
+-- Returns the number of tokens that the adapter makes from `n` patches. A pooling adapter makes one
+-- token from each window of a square grid.
 local function tokens_of(d, adapter, n)
   if not pooling[adapter.type] or n <= 0 then return n end
   local side = math.floor(math.sqrt(n) + 0.5)
@@ -59,7 +59,7 @@ function vlm.read(d, config)
   if config.video ~= nil and config.vlm == nil then
     d:error("missing-key", "video", "[video] is set but [vlm] is missing: video trains through the VLM wrapper")
   end
-  if config.vlm == nil then -- the system reads and checks these sections, and trains on text alone
+  if config.vlm == nil then -- KempnerForge then reads and checks these sections, and trains on text alone
     for _, name in ipairs { "vision_encoder", "adapter" } do
       if config[name] ~= nil then
         d:section(name, keys_of_section[name], class_of_section[name])
@@ -81,7 +81,7 @@ function vlm.read(d, config)
 end
 
 -- Returns the number of image tokens in the decoder's sequence. It is 0 if separate blocks read the
--- images.
+-- image.
 local function residual_tokens(d, v, n)
   return v.arch == "cross_attention" and 0 or v.frames * tokens_of(d, v.adapter, n)
 end
@@ -138,7 +138,7 @@ function vlm.check(d, v, job)
   if known then
     check_length(d, v, "model.max_seq_len", job.model.max_seq_len, v.encoder.num_tokens, "")
     check_length(d, v, "train.seq_len", job.train.seq_len, v.encoder.num_tokens, "")
-  else -- an encoder gives its number of tokens when the model is built; the random one has 16
+  else -- an encoder states its number of tokens only when the model is built; the random encoder has 16
     check_length(d, v, "model.max_seq_len", job.model.max_seq_len, 16, " at build time")
   end
   if job.distributed.pp > 1 then
@@ -214,7 +214,7 @@ function vlm.frozen(d, v)
   return list
 end
 
--- Returns the keys of models.kempnerforge for the images.
+-- Returns the key `images` of models.kempnerforge.
 function vlm.model(v, model)
   local images = { tokens = v.encoder.num_tokens > 0 and v.encoder.num_tokens or 16, features = v.encoder.feature_dim > 0 and v.encoder.feature_dim or 768,
     type = v.adapter.type, hidden = v.adapter.hidden_dim, activation = v.adapter.activation, arch = v.arch }

@@ -1,10 +1,10 @@
 -- DeepSeek-V2 and V3: require "models.deepseek" "v3", or { size = "v3", layers = 4 } to change
--- parts of it. Keys and values of attention are latent. The first layers are dense. The others have
--- experts: each token uses top_k routed experts and all shared experts. The modules for multi-token
--- prediction, and the small balance loss of V3, are left out. balance_rate = 0.001 adds the bias
--- that balances V3's experts. YaRN extends the rotary positions from 4096 to 163840 tokens, as in
--- config.json. The published weights need YaRN. The pre-training on 4096 tokens did not use it:
--- rope_scaling = false switches it off.
+-- parts of it. Attention makes keys and values from one small projection. The first layers are
+-- dense. The others have experts: each token uses top_k routed experts and all shared experts. The
+-- modules for multi-token prediction, and the small balance loss of V3, are left out. balance_rate
+-- = 0.001 adds the bias that balances V3's experts. YaRN extends the rotary positions from 4096 to
+-- 163840 tokens, as in config.json. The published weights need YaRN. The pre-training on 4096
+-- tokens did not use it: rope_scaling = false switches it off.
 local nn, decoder = require "tandem.nn", require "models.decoder"
 
 local function yarn(mscale, context)

@@ -1,8 +1,8 @@
--- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change parts
--- of it. Attention and MLP each have a norm before and after. The MLP is a gated GELU, the head is
--- tied, and embeddings are multiplied by sqrt(dim). Gemma 3 normalises each query and key head. A norm
--- multiplies by its weight w, which starts at 1. Gemma's own code multiplies by 1 + w. The function is
--- the same, but weight decay pulls this factor to 0, and Gemma's to 1. Local layers see a window of
+-- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change
+-- parts of it. Attention and MLP each have a norm before and after. The MLP is a gated GELU, the head
+-- is tied, and embeddings are multiplied by sqrt(dim). Gemma 3 normalises each query and key head. A
+-- norm multiplies by its weight w, which starts at 1; Gemma's own code multiplies by 1 + w. The
+-- function is the same, but weight decay pulls w to 0, and 1 + w to 1. Local layers see a window of
 -- keys: every second layer of Gemma 2, five of six of Gemma 3. Gemma 2 also caps scores and logits.
 local nn = require "tandem.nn"
 

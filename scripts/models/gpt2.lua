@@ -10,7 +10,7 @@ local sizes = {
   ["1.5b"] = { dim = 1600, layers = 48, heads = 25 },
   ["tiny"] = { dim = 64, layers = 2, heads = 4, vocab = 256, positions = 256 },
 }
--- dropout: of scores, residuals and embedding. fused: q, k and v are one weight. bias: products have biases.
+-- dropout: the probability for scores, residuals and embedding. fused: one weight makes q, k and v. bias: products have biases.
 local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5,
   fused = false, bias = true, dropout = 0, label_smoothing = 0, z_loss = 0 }
 

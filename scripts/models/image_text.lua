@@ -21,7 +21,7 @@ function image_text.block(c, attention)
   }
 end
 
--- Returns the layers' output, only at the text's tokens. text, image: [batch, tokens, dim].
+-- Returns the output of the layers at the text's tokens alone. text, image: [batch, tokens, dim].
 function image_text.decode(family, layers, text, image, before)
   local n, n_image = text.shape[2], image.shape[2]
   nn.within(family, "before", before, 0, n - 1)

@@ -1,5 +1,5 @@
--- The transformer that KempnerForge trains: grouped heads with RoPE, SwiGLU (or with the activation
--- GELU a plain MLP), and a norm before both. `config` has KempnerForge's own keys, and `hidden`.
+-- The transformer that KempnerForge trains: attention with grouped heads and RoPE, a SwiGLU MLP (a plain
+-- MLP if activation = "gelu"), and a norm before each. `config` has KempnerForge's own keys, and `hidden`.
 local nn = require "tandem.nn"
 
 local function norm(c)
@@ -26,7 +26,7 @@ local function plain(c, init, out_init)
   }
 end
 
--- A mixture of SwiGLU experts. If any number of shared MLPs is requested, one is added, as KempnerForge does.
+-- A mixture of SwiGLU experts. However many shared MLPs the config requests, only one is added, as in KempnerForge.
 local function mixture(c, init, out_init)
   local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
     capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
@@ -75,9 +75,9 @@ local function adapter(c)
   }
 end
 
--- A block of arch = "cross_attention": the text reads the image, without positions and mask. KV heads: by default as many
--- as query heads. The last weight of both halves is zero, so the block has no effect at the start. In the smallest model
--- (`starts`) these weights are random. With zeros, a comparison would see no gradient in the rest of the block.
+-- A block of arch = "cross_attention": the text reads the image, without positions and mask. By default there are as many
+-- KV heads as query heads. The last weight of both halves is zero, so the block has no effect at the start. In the smallest
+-- model (`starts`) these weights are random: with zeros, a comparison would see no gradient in the rest of the block.
 local function cross_block(c)
   local i, init = c.images, nn.normal(0, c.init_std)
   local out_init = i.starts and nn.normal(0, c.init_std) or nn.zeros

@@ -1,4 +1,4 @@
--- Llama: require "models.llama" "3.1-8b", or { size = "3.1-8b", fused = true } to change parts of it. fused: q, k, v are one weight; so are w1, w3.
+-- Llama: require "models.llama" "3.1-8b", or { size = "3.1-8b", fused = true } to change parts of it. With fused, q, k, v are one weight, and so are w1, w3.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 local fused_columns, llama3_1 = { "attention.wqkv", "feed_forward.w13" }, { factor = 8, low = 1, high = 4, context = 8192 }

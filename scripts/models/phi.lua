@@ -1,11 +1,11 @@
 -- Phi-1.5 and 2, Phi-3 and 4: require "models.phi" "2", or { size = "2", layers = 4 } to change parts of
 -- it. Up to Phi-2, attention and MLP read the same norm, and their outputs are added. All linears have
--- biases, and RoPE rotates only a part of each head. From Phi-3 on, the structure is Llama's; the mini
--- has no GQA. Phi-3's published weights fuse q, k, v and gate, up. Here these are separate linears, with
--- the same function and the same number of parameters. With fused = true, q, k, v are one weight, and so
--- are gate, up. Tensor parallelism then cuts each segment by its heads or features. dropout: of the
--- outputs of attention and MLP (resid_pdrop: 0.1 when Phi-2 was trained). Sliding windows are left out.
--- "3-mini-128k" stretches the rotation by LongRoPE: short factors up to 4096 tokens, long ones beyond.
+-- biases, and RoPE rotates only a part of each head. From Phi-3 on, the structure is Llama's; the mini has
+-- no GQA. Phi-3's published weights join q, k, v and gate, up. Here these are separate linears, with the
+-- same function and the same number of parameters. With fused = true, q, k, v are one weight, and so are
+-- gate, up. Tensor parallelism then splits each segment by its heads or features. dropout: the probability
+-- for the outputs of attention and MLP (resid_pdrop: 0.1 when Phi-2 was trained). Sliding windows are left
+-- out. "3-mini-128k" stretches the rotation by LongRoPE: short factors up to 4096 tokens, long ones beyond.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/microsoft/Phi-3-mini-128k-instruct: "rope_scaling" of config.json

@@ -1,5 +1,5 @@
--- Qwen2.5 (biases on q, k, v) and Qwen3 (none; each query and key head normalised): require "models.qwen"
--- "3-8b", or "3-30b-a3b" (mixture of experts), or { size = "3-8b", fused = true } to change parts of it. fused: q, k, v are one weight; so are w1, w3.
+-- Qwen2.5 (biases on q, k, v) and Qwen3 (no biases; each query and key head is normalised): require "models.qwen" "3-8b", or "3-30b-a3b"
+-- (mixture of experts), or { size = "3-8b", fused = true } to change parts of it. With fused, q, k, v are one weight, and so are w1, w3.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/Qwen: config.json of each

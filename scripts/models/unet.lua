@@ -50,7 +50,7 @@ local function build(c)
   }
 end
 
--- Each rank has two rows of the last level. If domain_w does not split columns, their number is odd there.
+-- Each rank has two rows of the last level. If domain_w does not split the columns, the last level has an odd number of them.
 local function shrink(c, mesh)
   return nn.with(c, { width = 4, depth = math.min(c.depth, 2), groups = 2, channels = 2, targets = 2,
     field = { channels = 2, targets = 2, height = 8 * mesh.domain, width = mesh.domain_w > 1 and 8 * mesh.domain_w or 12 } })

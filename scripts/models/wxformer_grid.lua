@@ -1,12 +1,12 @@
--- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and
--- window attention, then up-blocks back to the grid. The first windows have adjacent points, the
--- next ones points at regular distances. models.wxformer is the same stack on tokens. Use: require
--- "models.wxformer_grid" "1deg", or { size = "tiny", depth = { 1, 1, 1, 1 } }. The published model
--- has one layer for q, k and v. Here there are three, because tensor parallelism splits each of them.
+-- WXFormer (miles-credit's crossformer) on its grid: four levels of cross-scale embedding and window attention, then up-blocks back
+-- to the grid. A layer first attends within windows of adjacent points, then within windows of points at regular distances.
+-- models.wxformer is the same stack on tokens. Use: require "models.wxformer_grid" "0.25deg", or { size = "tiny", depth = { 1, 1,
+-- 1, 1 } }. The published model has one layer for q, k and v. Here there are three, because tensor parallelism splits each of them.
 -- pad_lat, pad_lon: the padding of the grid: a number, or { top, bottom } and { left, right }
--- pad_mode: beyond a pole, "mirror" takes mirrored rows, "earth" those of the other side of the globe
--- decoder: "transpose": transposed convolutions; "resize": bilinear, then a convolution (miles-credit's
---   upsample_v_conv); "shuffle": a convolution, then channels become points (upsample_with_ps)
+-- pad_mode: beyond a pole, "mirror" takes mirrored rows, "earth" the rows of the other side of the globe
+-- decoder: "transpose": transposed convolutions; "resize": bilinear, then a convolution (miles-credit's upsample_v_conv);
+--   "shuffle": a convolution, then channels become points (upsample_with_ps)
+--
 -- Longitude is periodic with both values of pad_mode.
 local nn, check = require "tandem.nn", require "tandem.check"
 
@@ -41,7 +41,7 @@ local function cross_embed(c, n_in, n_out, kernels, stride)
       spectral_norm = c.use_spectral_norm })
   end
   local function read(m, i, x)
-    local pad = kernels[i] - stride -- if the number of padding rows is odd, the end gets one more
+    local pad = kernels[i] - stride -- if pad is odd, the bottom and the right get one point more
     local uneven = { pad // 2, pad - pad // 2 }
     return m.convs[i](pad % 2 == 0 and x or nn.pad(x, { rows = uneven, columns = uneven }))
   end
@@ -52,7 +52,7 @@ local function cross_embed(c, n_in, n_out, kernels, stride)
   end }
 end
 
--- Makes a bias for the offset between each two points of a window.
+-- Makes a network that gives a bias for each offset between two points of a window.
 local function position_bias(c, dim, window)
   local how = { bias = true, spectral_norm = c.use_spectral_norm }
   local function layer(n_in)
@@ -164,7 +164,7 @@ local function counts(c)
   return (state + c.input_only_channels) * c.frames, state + c.output_only_channels
 end
 
--- Checks the configuration a second time, because --set may have changed values of the call.
+-- Checks the configuration when the model is built, because --set may have changed it after the call.
 local function check_config(c)
   local who = "models.wxformer_grid"
   for _, key in ipairs { "dim", "depth", "global_window_size", "cross_embed_kernel_sizes", "cross_embed_strides" } do

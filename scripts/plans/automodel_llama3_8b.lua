@@ -1,4 +1,4 @@
--- Llama-3.1-8B with the keys of a NeMo Automodel recipe: two DGX H100, tensor and sequence parallel in pairs.
+-- Llama-3.1-8B with the keys of a NeMo Automodel recipe: two DGX H100, tensor and sequence parallelism over pairs of GPUs.
 return require "dialects.automodel" {
   cluster = require "clusters.dgx_h100" { nodes = 2 },
   model = require "models.llama" "3.1-8b",

@@ -1,4 +1,4 @@
--- The transformer of WXFormer as miles-credit would train it on one DGX A100: FSDP2 over 4 x tensor 2.
+-- The transformer of WXFormer as miles-credit would train it on one DGX A100: FSDP2 over 4 data ranks, tensor parallelism over 2 GPUs.
 return require "dialects.credit" {
   cluster = require "clusters.dgx_a100" { nodes = 1 },
   model = require "models.wxformer" "base",

@@ -1,4 +1,4 @@
--- KempnerForge's 13B on 24 H200, 4 to a node: tp 4 inside a node, FSDP over 6, everything recomputed.
+-- KempnerForge's 13B on 24 H200, 4 in a node: tp over the GPUs of a node, FSDP over the 6 nodes, all blocks recomputed.
 local cluster = require "clusters.hgx_h200" { nodes = 6 }
 cluster.name, cluster.devices_per_node, cluster.nics_per_node = "kempner_h200", 4, 4
 return require "dialects.kempnerforge" {

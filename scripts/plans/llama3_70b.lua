@@ -1,4 +1,4 @@
--- Llama-3.1-70B on 32 nodes x 8 H100: tensor parallel within a node, FSDP2 over 32.
+-- Llama-3.1-70B on 32 nodes of 8 H100: tensor parallelism within a node, FSDP2 over the 32 nodes.
 return plan {
   model = require "models.llama" "3.1-70b",
   cluster = require "clusters.dgx_h100" { nodes = 32 },

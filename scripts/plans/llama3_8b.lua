@@ -1,4 +1,4 @@
--- Llama-3.1-8B on 2 nodes x 8 H100: tensor and sequence parallel in pairs, FSDP2 over 8.
+-- Llama-3.1-8B on 2 nodes of 8 H100: tensor and sequence parallelism over pairs of GPUs, FSDP2 over 8 pairs.
 return plan {
   model = require "models.llama" "3.1-8b",
   cluster = require "clusters.dgx_h100" { nodes = 2 },

@@ -1,5 +1,5 @@
--- A small Llama on the bytes of a text that Debian installs, trained here by 4 processes:
--- tandem run scripts/plans/tiny_text.lua -n 4
+-- A small Llama that 4 processes of this machine train on the bytes of a text which Debian
+-- installs: tandem run scripts/plans/tiny_text.lua -n 4
 return plan {
   model = require "models.llama" { size = "tiny", layers = 2 },
   cluster = require "clusters.local_cpu" {},

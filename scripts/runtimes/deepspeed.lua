@@ -1,8 +1,9 @@
 -- DeepSpeed ZeRO with Hugging Face's models: hooks gather the parameters of each module. Sizes are
--- the defaults of deepspeed/runtime/zero/config.py, under their names there. Gradients are bf16 like
--- the weights. Host times are FSDP1's, because no row of DeepSpeed is marked for fits. makes_states:
--- deepspeed/runtime/zero/stage3.py and stage_1_and_2.py call initialize_optimizer_states in their
--- constructors. That function takes a step in which all gradients are zero.
+-- the defaults of deepspeed/runtime/zero/config.py; the comments give their names there. Gradients
+-- are bf16 like the weights. Host times are FSDP1's, because no row of DeepSpeed may be used for
+-- fits. makes_states is false, because deepspeed/runtime/zero/stage3.py and stage_1_and_2.py make
+-- the states in their constructors: initialize_optimizer_states takes a step in which all gradients
+-- are zero.
 
 -- kind: documented; defaults of deepspeed/runtime/zero/config.py
 return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",

@@ -1,8 +1,8 @@
 -- DeepSpeed with Hugging Face's models and Liger's kernels (liger_kernel's apply_liger_kernel_to_*,
 -- its defaults). Norms and rope are one kernel each, with gradients in place. SwiGLU is one kernel:
 -- it stores no silu, and writes both gradients over its inputs. The loss works in chunks
--- (fused_linear_cross_entropy). It writes the gradient over each chunk of logits, and reads the
--- head's weight. It adds each chunk's product to the weight's gradient through an fp32 copy.
+-- (fused_linear_cross_entropy): it reads the head's weight, writes the gradient over each chunk of
+-- logits, and adds each chunk's product to the gradient of the weight through an fp32 copy.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local zero = require "runtimes.deepspeed"

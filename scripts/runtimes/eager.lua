@@ -1,8 +1,9 @@
--- PyTorch's eager kernels for each op of Tandem. An entry has these fields:
+-- The costs of Tandem's ops with PyTorch's eager kernels. An entry has these fields:
 -- kernels: the number of kernels that the op launches
 -- passes: its memory traffic, as a multiple of reading the inputs and writing the outputs once
--- saved: bytes for each element of the largest argument that are kept for the backward pass
--- scratch: the same, for bytes that exist only while the op runs
+-- saved: the bytes for each element of the largest argument that are kept for the backward pass
+-- scratch: the bytes for each element of the largest argument that exist only while the op runs
+--
 -- A profile starts from this table and replaces the entries that differ. Its host times are fitted
 -- (tandem/fitted.lua).
 
@@ -18,7 +19,8 @@ local nn_ops = {
   rope_grad = { kernels = 4, passes = 5, scratch = 8 },
   -- a product adds its bias itself
   bias = { kernels = 0, passes = 0 },
-  -- logits.float(), log_softmax, nll: PyTorch has one op in each direction where Tandem has four
+  -- logits.float(), log_softmax and nll_loss: Tandem divides this computation into four ops in each
+  -- direction
   xent_max = { kernels = 2, passes = 7, saved = 4, scratch = 4 },
   xent_pick = { kernels = 1, passes = 0 },
   xent_sumexp = { kernels = 1, passes = 0 },

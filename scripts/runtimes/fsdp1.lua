@@ -1,6 +1,6 @@
--- FSDP1 of composer and llm-foundry: units are flat, and attention is Triton's kernel (MPT's
--- default of that time). A layer norm is one kernel. A fused cross-entropy writes its gradient over
--- the logits.
+-- FSDP1 of composer and llm-foundry: the parameters of a unit form one flat tensor, and attention
+-- is Triton's kernel (MPT's default of that time). A layer norm is one kernel. A fused
+-- cross-entropy writes its gradient over the logits.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one = { kernels = 1, passes = 1 }

@@ -1,6 +1,7 @@
 -- Hugging Face's Trainer with fused kernels for norms, rope, SwiGLU and the loss
 -- (fms-acceleration's foak plugin, from Unsloth and Liger). The model still casts its logits to
--- fp32 and copies them to shift them. The loss writes its gradient over this copy.
+-- fp32, and copies them because they are shifted by one token. The loss writes its gradient over
+-- this copy.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local base, ops, one = require "runtimes.hf_trainer", {}, { kernels = 1, passes = 1 }

@@ -2,8 +2,8 @@
 -- is cuDNN's. Products add gradients directly to fp32 accumulators.
 --
 -- SwiGLU: one kernel in each direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and
--- computes silu again. Its bytes are those of its products: three tensors in the forward pass, and six
--- in the backward pass. The kernel moves five of these six.
+-- computes silu again. It is counted as the plan's op mul: three tensors in the forward pass, and six in
+-- the backward pass. The kernel really moves five of these six.
 --
 -- q, k and v: Transformer Engine copies the values, because their strides differ from those of the
 -- rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is not kept.
@@ -11,10 +11,10 @@
 -- Loss: it subtracts, exponentiates and multiplies in place. So it has one tensor, a softmax in fp32,
 -- and its gradient overwrites this tensor (core/tensor_parallel/cross_entropy.py).
 --
--- 8 bits with delayed scaling: norms and swiglu already write three of a block's four operands in 8
--- bits. Four of a block's seven gradients are quantised by kernels, some by swiglu, each with its
--- transpose. So the op `quantise` counts with half of its kernels and bytes. In the forward pass,
--- a linear quantises its input for the gradient of its weight, and keeps only that form (Transformer
+-- 8 bits with delayed scaling: the kernels of norms and swiglu write three of a block's four operands in
+-- 8 bits. Four of a block's seven gradients are quantised, some by swiglu's kernel, and each together
+-- with its transpose. So only half of the kernels and bytes of the op `quantise` count. In the forward
+-- pass, a linear quantises its input, and keeps only this form for the gradient of its weight (Transformer
 -- Engine, pytorch/module/linear.py and layernorm_linear.py: _linear_forward_impl, _LayerNormLinear.forward).
 -- The projection after attention keeps attention's output itself, because attention keeps it, too
 -- (core/transformer/attention.py: set_save_original_input).
@@ -55,7 +55,7 @@ for name, like in pairs { dispatch_uneven = "dispatch", dispatch_uneven_grad = "
 end
 return require "runtimes.eager" { name = "megatron", attention = "cudnn", ops = ops, delayed = true, waits_messages = true,
   sequence_first = true, -- [s, b, h] (core/tensor_parallel/mappings.py: _gather_along_first_dim)
-  keeps_quantised = true, holds_gradients = true,  -- param_and_grad_buffer.py reduces in place
+  keeps_quantised = true, holds_gradients = true,  -- gradients are reduced in place (param_and_grad_buffer.py)
   -- With cp, Transformer Engine calls attention once for each rank of cp. Each time it launches three kernels: attention, and
   -- the corrections of the log-sum-exp and of the output, which are compiled. In the backward pass there are four: the
   -- gradient, and the sums of the gradients of queries, keys and values (context_parallel.py: AttnFuncWithCPAndKVP2P).

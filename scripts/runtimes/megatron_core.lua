@@ -8,4 +8,4 @@ local megatron = require "runtimes.megatron"
 return require "runtimes.eager" { name = "megatron_core", attention = megatron.attention, ops = megatron.ops,
   delayed = megatron.delayed, reports = "allocated", holds_gradients = megatron.holds_gradients, reports_rank = "last",
   waits_messages = megatron.waits_messages, sequence_first = megatron.sequence_first, ring_kernels = megatron.ring_kernels, ring_grad_kernels = megatron.ring_grad_kernels, keeps_quantised = megatron.keeps_quantised,
-  n_workspaces = 2 }  -- one in the thread of the forward pass, one in that of autograd
+  n_workspaces = 2 }  -- one for the thread of the forward pass, one for autograd's thread

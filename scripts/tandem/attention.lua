@@ -1,7 +1,8 @@
--- Attention. Heads have their own dimensions, grouped for GQA: q is [b,s,g,r,e], and k and v are
--- [b,s,g,e], with samples b, tokens s, KV heads g, query heads for each KV head r, and features e.
--- nn.attention has windows, soft caps, sinks, keys of another sequence, and T5's table of
--- distances. nn.latent_attention makes keys and values from one small projection (DeepSeek).
+-- Attention. Query heads are grouped by the KV head that they read: q is [b,s,g,r,e], and k and v
+-- are [b,s,g,e], with samples b, tokens s, KV heads g, query heads for each KV head r, and features
+-- of a head e. nn.attention also has windows, soft caps, sinks, keys of another sequence, and T5's
+-- table of distances. nn.latent_attention makes keys and values from one small projection
+-- (DeepSeek).
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -9,7 +10,7 @@ local known = require("tandem.nn_reference").known
 local tensors = check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local attention = {}
-local distances = {} -- [id of a table's tensor]: the distance at which its last bucket begins
+local distances = {} -- [id of a distance table]: the distance in tokens at which its last bucket begins
 
 -- Reads the option qk_norm. true or { eps = 1e-6 } means an RMSNorm of each query head and each key
 -- head before RoPE.
@@ -27,8 +28,8 @@ local function options_table(who, options, example)
   return check.options(who, options, known[who])
 end
 
--- Checks the options window and cap, and sets them as attributes of the op in `how`. Returns true
--- if attention has neither.
+-- Checks the options window and cap, and sets them as attributes in `how`. Returns true if
+-- attention has neither.
 local function read_kind(who, options, how)
   how.window = options.window and check.count(who, "window", options.window) or 0
   how.cap = check.number(who, "cap", options.cap, 0.0)
@@ -43,7 +44,8 @@ local function read_kind(who, options, how)
   return plain
 end
 
--- Checks the options of a call: `memory` (the sequence that gives the keys) and `table` (of distances).
+-- Reads the options of a call: `memory`, the sequence from which keys and values are made, and
+-- `table`, the output of nn.distance_table. Returns both; nil for one that is not given.
 local function read_call(who, call, how)
   if call == nil then return nil, nil end
   if tensors[call] then call = { memory = call } end
@@ -142,7 +144,8 @@ function attention.add(nn, own)
     end, fields)
   end)
 
-  -- T5's table: one number for each head and for each bucket of distances. Calling the module gives the table.
+  -- T5's table (arXiv 1910.10683): one learned number for each head and each bucket of distances.
+  -- Calling the module returns it: [buckets, kv_heads, heads / kv_heads].
   nn.distance_table = core.wrap(function(options)
     local who = "nn.distance_table"
     options_table(who, options, "nn.distance_table { heads = 8 }")
@@ -209,7 +212,8 @@ function attention.add(nn, own)
   end)
 end
 
--- A sink: one more score for each head, which has no value. Calling the module gives its parameter.
+-- Sinks: one more learned score for each head, [kv_heads, heads / kv_heads]. It takes part in the
+-- softmax and has no value. Calling the module returns its parameter.
 function attention.sinks(groups, repeats, init)
   local info = { params = {}, tp_styles = { column = true } }
   local weight = param(info, "weight", { groups, repeats }, { init = init, column = 0 })

@@ -1,5 +1,6 @@
--- The library's records about its values, and checks of arguments. The error of a check names the
--- function that was called, the expected and the given value, and the line of the call.
+-- Records of the modules, tensors and initial values that scripts hold, and checks of arguments.
+-- The error of a check names the function that was called, the expected and the given value, and
+-- the line of the call.
 local _, core = ...
 local check = {
   modules = {},  -- [module]: the module's name, parameters and other facts
@@ -32,7 +33,8 @@ function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" 
 
 -- ---- checks of arguments
 
--- Checks that a value is an integer between two bounds. location: where the mistake was made; nil: on the calling line.
+-- Checks that a value is an integer from `least` to `most`, and returns it. location: the place
+-- that an error names; nil: the line of the call.
 function check.within(who, what, value, least, most, location)
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
@@ -46,11 +48,13 @@ function check.within(who, what, value, least, most, location)
   return value
 end
 
+-- Checks that a value is an integer from 1 to 2^30, and returns it; `default` replaces nil.
 function check.count(who, what, value, default, location)
   if value == nil and default ~= nil then return default end
   return check.within(who, what, value, 1, 1 << 30, location)
 end
 
+-- Checks that a value is a finite number, and returns it as a float; `default` replaces nil.
 function check.number(who, what, value, default)
   if value == nil then return default end
   if type(value) ~= "number" then
@@ -62,6 +66,7 @@ function check.number(who, what, value, default)
   return value + 0.0
 end
 
+-- Checks that a value is one of the words, and returns it.
 function check.word(who, what, value, words)
   for _, word in ipairs(words) do
     if value == word then return value end
@@ -70,8 +75,8 @@ function check.word(who, what, value, words)
     type(value) == "string" and core.near(value, words) or "one of: " .. table.concat(words, ", "))
 end
 
--- Checks that a list has `n` entries. why: the end of the message, which says what the entries are
--- for.
+-- Checks that a list has `n` entries, and returns it. why: the end of the message, which says what
+-- the entries are for.
 function check.entries(who, what, value, n, why)
   if type(value) ~= "table" or #value ~= n then
     core.fail("wrong-type", ("%s: %s needs %d entries, %s"):format(who, what, n, why))
@@ -79,6 +84,7 @@ function check.entries(who, what, value, n, why)
   return value
 end
 
+-- Checks that `options` is nil or a table with no other keys than those of `known`, and returns a table.
 function check.options(who, options, known)
   if options == nil then return {} end
   if type(options) ~= "table" or modules[options] or tensors[options] then
@@ -101,6 +107,7 @@ function check.flag(who, what, value, default)
   return value
 end
 
+-- Checks that a value is a tensor, with n_dims dimensions unless n_dims is nil. Returns its id in the graph.
 function check.tensor(who, what, value, n_dims)
   if not tensors[value] then
     core.fail("wrong-type", ("%s: %s must be a tensor, not %s"):format(who, what, check.kind_of(value)),
@@ -113,6 +120,7 @@ function check.tensor(who, what, value, n_dims)
   return tensors[value]
 end
 
+-- Checks that a value is a module, and returns the library's record of it.
 function check.module(who, what, value)
   if not modules[value] then
     core.fail("wrong-type", ("%s: %s must be a module, not %s"):format(who, what, check.kind_of(value)))
@@ -120,6 +128,7 @@ function check.module(who, what, value)
   return modules[value]
 end
 
+-- Checks that a value is an initial value such as nn.zeros. Returns its kind and numbers; `default` replaces nil.
 function check.init(who, value, default)
   if value == nil then return inits[default] end
   if not inits[value] then
@@ -129,8 +138,8 @@ function check.init(who, value, default)
   return inits[value]
 end
 
--- Refuses features that are segments stored by groups. An op over the last dimension would read them as heads, so it
--- needs a single segment.
+-- Refuses a tensor whose features are segments stored by groups. An op over the last dimension
+-- would take the groups for heads, so it needs a single segment.
 function check.one_segment(who, id)
   if check.segments[id] then
     core.fail("fused-segments", ("%s: the input consists of segments of %s features, but one segment is needed"):format(who,

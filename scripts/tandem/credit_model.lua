@@ -1,11 +1,12 @@
--- Turns miles-credit's own model block, { type = "wxformer", image_height = ..., padding_conf = ... }, into a model and a
--- field of this library. The checks are those of miles-credit's parser, of `credit check` and of its model's constructor.
+-- Turns miles-credit's own model block, { type = "wxformer", image_height = ..., padding_conf = ...
+-- }, into a model and a field of this library. It makes the checks of miles-credit's parser, of
+-- `credit check`, and of the constructor of its model.
 local _, core = ...
 local dialect = require "tandem.dialect"
 local reader = {}
 
--- The types of models that miles-credit knows. The value is the form of the decoder; false: this version of Tandem
--- cannot plan the type.
+-- The types of models that miles-credit knows. Each value is the `decoder` of models.wxformer_grid;
+-- false: this version of Tandem cannot plan the type.
 local types = { wxformer = "shuffle", wxformer_base = "shuffle", crossformer = "transpose", camulator = false,
   ["crossformer-diffusion"] = false, ["unet-diffusion"] = false, ["crossformer-ensemble"] = false,
   ["crossformer-style"] = false, unet = false, fuxi = false, swin = false, graph = false, debugger = false, wrf = false,
@@ -28,8 +29,8 @@ local may_be_zero = { channels = true, surface_channels = true, input_only_chann
 local known = {}
 for _, group in ipairs { counts, stages, plain } do for key in pairs(group) do known[key] = true end end
 
--- Returns an integer of the configuration. name: the key's name in messages, if it is not the key
--- on the line.
+-- Returns an integer of the configuration that is at least `least`, or nil after an error. at: the
+-- key whose line the error names. name: the key's name in the message, if it is not `at`.
 local function integer(d, at, value, least, name)
   local n = math.tointeger(tonumber(value))
   if not n or n < least then
@@ -39,7 +40,8 @@ local function integer(d, at, value, least, name)
   return n
 end
 
--- Checks the list of a stage. Each entry, also in lists inside it, must be a count.
+-- Checks a list of the configuration: each entry, also of lists inside it, must be a positive
+-- integer.
 local function check_entries(d, at, name, value)
   for i, entry in ipairs(value) do
     local own = ("%s[%d]"):format(name, i)
@@ -49,8 +51,8 @@ local function check_entries(d, at, name, value)
   end
 end
 
--- Returns a value for each of the four stages. miles-credit itself fails without a message if a
--- list has another length.
+-- Returns a key's values for the four stages, or nil after an error. (If a list has another length,
+-- miles-credit fails without a message.)
 local function four(d, block, key)
   local value = block[key]
   if value == nil then value = stages[key] end
@@ -67,8 +69,8 @@ local function four(d, block, key)
   return value
 end
 
--- Returns { before, after } for each direction (nil: there was an error), and the padding's mode. Without padding_conf,
--- the values pad_lat and pad_lon apply, with mirrored edges.
+-- Returns the padding { before, after } of latitude and of longitude (nil after an error), and the
+-- mode. Without padding_conf, model.pad_lat and model.pad_lon apply, with mirrored edges.
 local function padding(d, block)
   local conf, at = block.padding_conf, "model.padding_conf"
   if not conf then
@@ -104,8 +106,8 @@ local function padding(d, block)
   return pair "pad_lat", pair "pad_lon", conf.mode
 end
 
--- Follows the sizes of the stages along one direction. Returns the first stage that is not filled by whole windows, its
--- number of points, and the window.
+-- Computes the number of points of each stage along one direction. Returns the first stage whose
+-- points do not form whole windows, its number of points, and the window; nil: there is none.
 local function first_unfit(c, points)
   for i = 1, 4 do
     local stride = c.cross_embed_strides[i]
@@ -139,8 +141,8 @@ local function check_along(d, c, key, size, points, pad)
     .. "windows of %d"):format(points, all, stage - 1, left, window), hint)
 end
 
--- Checks the widths. dim[1] is the number of groups of the decoder's norms, so it must divide the decoder's widths. The
--- number of heads must be whole.
+-- Checks the widths. The decoder's norms have dim[1] groups, so dim[1] must divide the decoder's
+-- widths. The first stage must be wide enough for one head.
 local function check_widths(d, c)
   for i = 1, 4 do
     local kernels = #c.cross_embed_kernel_sizes[i]
@@ -194,7 +196,7 @@ local function not_planned(d, block, c)
   end
 end
 
--- Returns the model and its field. Returns nil for both if an error leaves nothing to read.
+-- Returns the model and its field, or nil after an error.
 function reader.read(d, block)
   d:known_keys(block, known, "model", "model")
   if types[block.type] == nil then

@@ -18,8 +18,8 @@ end
 local meta = { __metatable = false }
 meta.__index = meta
 
--- Creates a reader. If d.original is set, the plan reproduces the system's own mistakes, which are
--- then reported as findings instead of errors.
+-- Creates a reader of `config`. With as = "original", d.original is set: the plan then reproduces
+-- the system's own mistakes, and they are reported as findings instead of errors.
 function dialect.new(system, config)
   local d = setmetatable({ system = system, config = config, location = core.location(true), n_errors = 0 }, meta)
   if type(config) ~= "table" then
@@ -35,7 +35,7 @@ function dialect.new(system, config)
 end
 
 -- Returns the line of a key of the configuration. path: "distributed.tp" or { "distributed",
--- "tp_plan", "model.norm" }. Returns nil if the line of the call is to be used.
+-- "tp_plan", "model.norm" }. Returns nil if an error should name the line of the call.
 function meta:at(path)
   local parts = type(path) == "table" and path or {}
   for part in (type(path) == "string" and path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
@@ -45,7 +45,7 @@ end
 function meta:error(rule, path, text, hint)
   self.n_errors = self.n_errors + 1
   core.report(rule, text, hint, self:at(path))
-  if self.original then core.stop() end  -- the original system stops at the first mistake, so nothing after it is read
+  if self.original then core.stop() end  -- the original system stops at the first mistake
 end
 function meta:warn(rule, path, text, hint) core.warn(rule, text, hint, self:at(path)) end
 function meta:note(rule, path, text, hint) core.note(rule, text, hint, self:at(path)) end
@@ -117,7 +117,8 @@ function meta:section(name, keys, where)
   return section
 end
 
--- Reports negative numbers of a section. If `what` is "positive" and not "non-negative", also reports zeros.
+-- Reports each of `keys` that is negative or, if `what` is "positive", 0, and removes it from the
+-- section. what: "positive" or "non-negative", as messages say it.
 function meta:bounded(section, name, keys, what)
   for _, key in ipairs(keys) do
     local value = section[key]

@@ -16,7 +16,7 @@ local function fits(kind, value)
 end
 
 -- Returns a section, at any depth, with its defaults. keys: name -> { kind, default }. told: the
--- message for an unknown key.
+-- message for an unknown key, with %s in the place of the key.
 function values.section(d, path, given, keys, told)
   if type(given) ~= "table" then
     d:error("wrong-type", path, ("%s must be a table, not %s"):format(path, tostring(given)))
@@ -38,8 +38,8 @@ function values.section(d, path, given, keys, told)
   return own
 end
 
--- Returns the dtype that torch calls by this name, with or without "torch." and in any case.
--- Returns nil for nil.
+-- Returns Tandem's name of a torch dtype, as in "bf16" for "torch.bfloat16" or "BFloat16". Returns
+-- nil for nil, and after an error.
 local dtypes = { float32 = "fp32", float = "fp32", fp32 = "fp32", float64 = "fp64", double = "fp64", fp64 = "fp64",
   bfloat16 = "bf16", bf16 = "bf16", float16 = "fp16", half = "fp16", fp16 = "fp16" }
 function values.dtype(d, path, value)
@@ -53,8 +53,8 @@ function values.dtype(d, path, value)
   return nil
 end
 
--- Returns the number of devices: that of the cluster, or world_size if there is no cluster. Reports an error if the two
--- differ. Returns nil if neither is given. The second result is true if world_size is invalid.
+-- Returns the number of devices of the cluster, or world_size if there is no cluster; nil: neither
+-- is given. Reports an error if the two differ. The second result is true if world_size is invalid.
 function values.world(d)
   local cluster, world = d.config.cluster, d.config.world_size
   local devices = type(cluster) == "table" and (cluster.nodes or 1) * (cluster.devices_per_node or 0) or 0
@@ -69,7 +69,8 @@ function values.world(d)
   return devices > 0 and devices or world
 end
 
--- Returns a list of the arguments that are not nil, in order. n is the number of arguments after it.
+-- Returns a list of those arguments after n that are not nil, in order. n: the number of arguments
+-- after it.
 function values.passes(n, ...)
   local list = {}
   for i = 1, n do

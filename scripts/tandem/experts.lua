@@ -1,6 +1,7 @@
--- Mixture of experts. nn.moe sends tokens to experts and back. experts.linear is one product of the
--- experts. Tokens compete for the room of an expert only within one sequence. So the same tokens
--- are dropped for any division of the batch over ranks.
+-- Mixtures of experts. nn.moe sends tokens to experts and adds up what they return. experts.linear
+-- multiplies the rows of each expert by its weight. An expert has a capacity for each sequence, so
+-- only tokens of one sequence compete for it, and the same tokens are dropped for every division of
+-- the batch over ranks.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -9,9 +10,9 @@ local modules, tensors = check.modules, check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local experts = {}
 
--- Returns a product of experts: rows [experts, b, capacity, in_features] -> [experts, b, capacity,
--- out_features]. With counts [experts, b] (experts that drop no token), only the rows that have
--- tokens are computed.
+-- Returns a module that multiplies each expert's rows by the expert's weight: [experts, b,
+-- capacity, in_features] -> [experts, b, capacity, out_features]. With counts [experts, b], which
+-- experts without dropped tokens have, it computes only the rows that hold a token.
 function experts.linear(who, n, n_in, n_out, init, bias)
   local info = { tp_styles = { column = true, row = true }, params = {} }
   local own = param(info, "weight", { n, n_in, n_out }, { init = init, column = 2, row = 1 })
@@ -33,7 +34,7 @@ function experts.linear(who, n, n_in, n_out, init, bias)
   end, {}, info)
 end
 
--- Returns how many tokens of one sequence an expert can take.
+-- Returns the number of tokens of one sequence that an expert takes. seq: the tokens of a sequence.
 local function capacity_of(c, seq)
   if c.factor == "all" or c.factor == "dropless" then return seq end
   return math.max(1, math.min(seq, math.ceil(c.factor * seq * c.top_k / c.experts)))
@@ -61,7 +62,7 @@ local function read_factor(who, value)
   return factor
 end
 
--- Returns the reason why the groups of experts do not work; nil: they do.
+-- Returns a text that says what is wrong with the groups of experts, or nil if nothing is.
 local function fault_of_groups(c)
   local each = c.experts // c.groups
   if c.groups > 64 or c.experts % c.groups ~= 0 then
@@ -76,7 +77,8 @@ local function fault_of_groups(c)
   end
 end
 
--- Reads the groups of experts, if there are any. A token then chooses only experts of the best groups.
+-- Reads the options of groups of experts. With groups, a token chooses only experts of the best
+-- groups.
 local function read_groups(who, options, c)
   c.groups = check.count(who, "groups", options.groups, 1)
   c.top_groups = check.count(who, "top_groups", options.top_groups, c.groups)
@@ -127,8 +129,9 @@ local function add_balance(own)
   module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own
 end
 
--- Makes nn.moe from the linear and silu of nn. nn.moe maps x [b,s,dim] to [b,s,dim]. An expert is a
--- SwiGLU or, if `gated` is false, two products with GELU between them.
+-- Returns nn.moe, which maps x [b,s,dim] to [b,s,dim]. nn: the library, for its linear and
+-- activations. standard: the default initial values. An expert is a SwiGLU or, if `gated` is false,
+-- two products with GELU between them.
 function experts.moe(nn, standard)
   return core.wrap(function(options)
     local who = "nn.moe"

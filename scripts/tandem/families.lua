@@ -1,5 +1,5 @@
--- Families of models. A family gives the config of each size with the plan's changes, checks of its
--- numbers, and a smaller model of the same structure.
+-- Functions for scripts that describe a family of models. They return the config of a size with the
+-- plan's changes, check its numbers, and shrink it to a smaller model of the same structure.
 local _, core = ...
 local check = require "tandem.check"
 local words = check.words
@@ -15,8 +15,8 @@ function families.of(model)
   return type(config) == "table" and made[config] or nil
 end
 
--- Returns the defaults of a part of a model, with the plan's changes. The key of a default that is
--- false may be missing.
+-- Returns the defaults of a part of a model, with the plan's changes. If the default of a key is
+-- false, its value may have any type.
 local function merged(family, part, given, defaults, location)
   local who, config = ("models.%s: %s"):format(family, part), {}
   if type(given) ~= "table" then
@@ -68,8 +68,9 @@ function families.add(nn)
     return family .. "-" .. size, config
   end)
 
-  -- Returns the numbers of query heads and KV heads of a shrunk model. As in the original, a rank of tp has one KV
-  -- head, or several ranks share a KV head. Each rank has one or two query heads.
+  -- Returns the numbers of query heads and KV heads of a shrunk model. If a KV head of the original
+  -- belongs to one rank of tp, or several ranks of tp share it, the same holds for the shrunk
+  -- model. Each rank has one or two query heads.
   nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
     local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
     local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
@@ -79,7 +80,7 @@ function families.add(nn)
         kv_heads, mesh.full_tp), "`tandem check` names the sizes of tp that work")
     end
     local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
-    local parts = sharing == 1 and mesh.cp or 1 -- cp may divide the heads among its ranks if tp does not
+    local parts = sharing == 1 and mesh.cp or 1 -- with mode = "all_to_all", cp also divides the heads
     return tp * math.min(repeats // sharing, 2) * parts, groups * parts
   end)
 
@@ -106,14 +107,15 @@ function families.add(nn)
       -- so that the long factors are used
       small.rope_scaling = { kind = "longrope", context = 2, length = small.seq, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } }
     end
-    if c.experts then -- each rank has two experts, and a token chooses from enough of them
+    if c.experts then -- two experts for each rank of ep, and at least four, so that a token has a choice
       small.experts = 2 * math.max(mesh.ep, 2)
       small.top_k = math.min(c.top_k, 2)
     end
     return nn.with(small, changes or {})
   end)
 
-  -- While a model is built: checks that a number of its config is an integer between two bounds.
+  -- For the build function of a family: checks that a number of its config is an integer between
+  -- two bounds and a multiple of `multiple`, and returns it.
   nn.within = core.wrap(function(family, key, value, least, most, multiple)
     local who = "models." .. family
     value = check.within(who, key, value, least, most)

@@ -1,5 +1,6 @@
--- Fields [b, channels, height, width] with the functions of torch.nn: convolutions, norms, pooling, resizing,
--- attention in windows, and the mean squared error. Padding modes: "zeros", "reflect", "circular", "symmetric".
+-- Functions of torch.nn on fields [b, channels, height, width]: convolutions, norms, pooling,
+-- resizing, attention in windows, and the mean squared error. Padding modes: "zeros", "reflect",
+-- "circular", "symmetric".
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -9,8 +10,8 @@ local op, param, use, new_module = module.op, module.param, module.use, module.n
 local fields = {}
 local modes = { zeros = 0, reflect = 1, circular = 2, symmetric = 3 }
 
--- Reads a size that is one number for both directions, or { height, width }. least: 1, or 0 for
--- padding.
+-- Reads a size that is one number for both directions, or { height, width }. least: the smallest
+-- number allowed.
 local function pair(who, what, value, default, least)
   if value == nil then value = default end
   local list = type(value) == "table" and value or { value, value }
@@ -57,7 +58,8 @@ local function field(who, x, channels)
   return id
 end
 
--- Checks that a window fits into its dimension, and that there are enough rows to mirror.
+-- Checks that a window fits into the padded field, and that the field has enough rows and columns
+-- for its padding mode.
 local function check_fit(who, x, how)
   for i = 1, 2 do
     local size, what = x.shape[2 + i], i == 1 and "height" or "width"
@@ -74,8 +76,8 @@ local function check_fit(who, x, how)
   end
 end
 
--- Returns true for a 1x1 convolution. It is a linear over channels, so tp may split it by columns
--- or rows.
+-- Returns true for a 1x1 convolution without padding, stride or groups. It is a linear map of the
+-- channels, so tp may split it by columns or rows.
 local function is_plain(how)
   for i = 1, 2 do
     if how.kernel[i] ~= 1 or how.stride[i] ~= 1 or how.before[i] ~= 0 or how.dilation[i] ~= 1 then return false end
@@ -112,8 +114,8 @@ local function read_conv(who, known, normal, n_in, n_out, options)
   return n_in, n_out, options, how
 end
 
--- Returns the weight of a convolution. made: the channels in the weight's first index. read: those
--- in its second index.
+-- Returns the weight of a convolution. made, read: the numbers of channels in the weight's first
+-- and in its second index.
 local function weight_of(info, how, made, read, plain)
   local dims = { made // how.groups, read // how.groups, how.kernel[1], how.kernel[2] }
   if how.groups > 1 then table.insert(dims, 1, how.groups) end
@@ -320,8 +322,8 @@ function fields.add(nn, known, normal, check_norm, over_norm)
     return op("mse_loss", { latitude = latitude and 1 or 0 }, x, y)
   end)
 
-  -- The offsets between two points of a window, [b, (2 rows - 1)(2 columns - 1), 2]. A network of
-  -- nn.linear turns them into [b, n, 1], the bias of nn.window_attention.
+  -- Returns all offsets between two points of a window, [b, (2 rows - 1)(2 columns - 1), 2]. A
+  -- network of nn.linear turns them into [b, n, 1], the bias of nn.window_attention.
   nn.window_offsets = core.wrap(function(rows, columns)
     local who = "nn.window_offsets"
     rows = check.count(who, "rows", rows)

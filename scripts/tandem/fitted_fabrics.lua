@@ -1,4 +1,4 @@
--- Written by tests/bench/fit_comm.sh from rows marked dev-cal alone; docs/reference/fit_network.md is its report.
+-- Written by tests/bench/fit_comm.sh, only from rows marked dev-cal; docs/reference/fit_network.md is its report.
 return {
   -- kind: fitted; dev-cal rows of published collectives (docs/reference/fit_network.md)
   efa1 = { message_s = 23.5e-6, achieved = 0.849, ramp_s = 504e-6, ramp_bytes = 11.4 * 1048576, spread_s = 68.4e-6 },

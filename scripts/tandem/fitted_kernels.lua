@@ -1,4 +1,4 @@
--- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; docs/reference/fit_kernels.md is its report.
+-- Written by tests/bench/fit_kernels.sh, only from rows marked dev-cal; docs/reference/fit_kernels.md is its report.
 return {
   -- kind: fitted; dev-cal rows of published products (docs/reference/fit_kernels.md)
   Ampere = { gemm_efficiency = 0.783 },

@@ -6,17 +6,21 @@ local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_k
 local MiB, GB = 1 << 20, 1e9
 
 -- Numbers of each architecture.
--- gemm_efficiency: the fraction of the dense peak that large products reach. Ampere's and Hopper's are in
---   fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from cuBLAS' 1,610 TFLOP/s for
---   8192 cubed on a B200 (14 waves and 5 us).
--- memory_efficiency: the fraction of the nominal bandwidth that a kernel with much traffic reaches. It was
---   chosen by hand from dev-cal rows of published kernels.
--- sustained: the fraction of the peak of short measurements that large products keep in a long run.
---   Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower power limit.)
--- block_scales: products multiply 8-bit blocks with a scale for each block (MXFP8), as fast as other
---   8-bit numbers.
--- nvfp4: products multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the rate `fp4`. (CDNA4's
---   4-bit products have blocks of 32 and scales that are powers of two.)
+-- gemm_efficiency: the fraction of the dense peak that large products reach. Ampere's and Hopper's
+--   are in fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from 1,610 TFLOP/s that
+--   cuBLAS reaches for a product of 8192 x 8192 matrices on a B200. The launch (5 us) and the last,
+--   partly filled of its 14 waves of thread blocks are not counted.
+-- memory_efficiency: the fraction of the nominal bandwidth that a kernel with much traffic reaches.
+--   It was chosen by hand from dev-cal rows of published kernels.
+-- sustained: the fraction of their rate in short measurements that large products keep in a long
+--   run. Blackwell's is Hopper's. (SimuMax's machine sustained 1,100 TFLOP/s under a lower power
+--   limit.)
+-- light: the power of other kernels, as a fraction of the power of large products (fitted.lua).
+-- kernel_floor_s: the device's time for an empty kernel, in seconds.
+-- block_scales: products multiply 8-bit blocks with a scale for each block (MXFP8), as fast as
+--   other 8-bit numbers.
+-- nvfp4: products multiply 4-bit numbers in blocks of 16 with e4m3 scales, at the rate `fp4`.
+--   (CDNA4's 4-bit products have blocks of 32 and scales that are powers of two.)
 -- kind: assumed; by hand from dev-cal rows of published kernels, or the related architecture's
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
@@ -31,13 +35,16 @@ local arch = {
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper, light = fitted.light.Hopper, block_scales = true },
 }
 
--- memory: MiB that the driver leaves
--- hbm, mem: nominal GB/s of the memory; the fraction of them that was measured
+-- memory: the MiB that the driver reports
+-- hbm: the memory's nominal bandwidth in GB/s
+-- mem: the measured fraction of hbm, if it is known; otherwise the architecture's memory_efficiency
+--   counts
 -- bf16, fp8, fp4, fp32: dense TFLOP/s
--- link, pcie: GB/s each way, of NVLink or xGMI and of PCIe
--- watts: the power limit
--- chip: another GPU with the same kind of multiprocessors
--- fit: the key of the GPU's sustained fraction in fitted.lua; nil: that of its architecture counts
+-- link, pcie: GB/s in each direction; link is NVLink or xGMI
+-- watts: the usual power limit
+-- chip: a related GPU with the same multiprocessors, from whose sustained fraction this GPU's is
+--   computed
+-- fit: the key of the GPU's sustained fraction in fitted.lua, if it is not the architecture
 -- exps: the number of exponentials that a multiprocessor computes in a clock cycle (16 if left out)
 -- kind: datasheet; the maker's page of each GPU; memory as its driver prints it
 local gpus = {
@@ -45,7 +52,7 @@ local gpus = {
   ["V100-SXM2-16GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 16160, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["V100-PCIe-32GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 32510, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
   ["V100-PCIe-16GB"] = { arch = "Volta", chip = "V100-SXM2-32GB", sms = 80, memory = 16160, hbm = 900, fp16 = 112, fp32 = 14, pcie = 15.75, watts = 250 },
-  -- Turing's multiprocessors lack bf16 and asynchronous copies, like Volta's.
+  -- Turing is planned as Volta: its multiprocessors, too, lack bf16 and asynchronous copies.
   ["T4-16GB"] = { arch = "Volta", sms = 40, memory = 15360, hbm = 320, fp16 = 65, fp32 = 8.1, pcie = 15.75, watts = 70 },
   ["A10G"] = { arch = "Ampere", sms = 80, memory = 22731, hbm = 600, bf16 = 70, fp32 = 35, pcie = 31.5, watts = 300 },
   ["A30-24GB"] = { arch = "Ampere", chip = "A100-SXM4-80GB", sms = 56, memory = 24258, hbm = 933, bf16 = 165, fp32 = 10.3, pcie = 31.5, watts = 165 },
@@ -80,13 +87,15 @@ local gpus = {
   ["L40-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 181, fp8 = 362, fp32 = 90.5, pcie = 31.5, watts = 300 },
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
   ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
-  -- Blackwell for graphics lacks B200's tensor memory, so it runs the kernels written for Ada.
+  -- Blackwell GPUs for graphics are planned as Ada: they lack B200's tensor memory, so they run the
+  -- kernels written for Ada.
   ["RTX5090-32GB"] = { arch = "Ada", sms = 170, memory = 32607, hbm = 1792, bf16 = 209.5, fp8 = 419, fp32 = 104.8, pcie = 63, watts = 575 },
-  -- The Server Edition has slower memory. The Max-Q has half the power. Its peaks are scaled by 3,511 / 4,000 (its TOPS in 4 bits).
+  -- The Server Edition has slower memory. The Max-Q has half the power, and its peaks are scaled by
+  -- 3,511 / 4,000, the ratio of the TOPS that NVIDIA states for 4 bits.
   ["RTXPRO6000-Server-96GB"] = { arch = "Ada", sms = 188, memory = 97887, hbm = 1597, bf16 = 503.8, fp8 = 1007.6, fp32 = 126, pcie = 63, watts = 600 },
   ["RTXPRO6000-MaxQ-96GB"] = { arch = "Ada", chip = "RTXPRO6000-96GB", sms = 188, memory = 97887, hbm = 1792, bf16 = 442.2, fp8 = 884.4, fp32 = 110.6, pcie = 63, watts = 300 },
   ["RTXPRO6000-96GB"] = { arch = "Ada", sms = 188, memory = 97887, hbm = 1792, bf16 = 503.8, fp8 = 1007.6, fp32 = 126, pcie = 63, watts = 600 },
-  -- A device is one of the two dies of a board, with half of the board's limit of power.
+  -- A device is one of the two dies of a board, and has half of the board's power limit.
   ["MI250X-64GB"] = { arch = "CDNA2", sms = 110, memory = 65520, hbm = 1638, bf16 = 191.5, fp32 = 47.9, link = 150, pcie = 31.5, watts = 280 },
   ["MI250-64GB"] = { arch = "CDNA2", sms = 104, memory = 65520, hbm = 1638, bf16 = 181, fp32 = 45.3, link = 150, pcie = 31.5, watts = 280 },
   ["MI210-64GB"] = { arch = "CDNA2", sms = 104, memory = 65520, hbm = 1638, bf16 = 181, fp32 = 45.3, pcie = 31.5, watts = 300 },
@@ -145,9 +154,10 @@ local function parts(name)
   return list
 end
 
--- Returns true if a user may mean the GPU `key` by `name`. This is so if `name` is the key, or its
--- first part and some of the others in order: "h200", "A100-40GB", "RTX 4090". Of the first part,
--- the end is enough: "4090". A misspelt name has a part that the key does not have.
+-- Returns true if `name` abbreviates `key`, the library's name of a GPU. `name` has the first part
+-- of the key, then any of its other parts in order: "h200", "A100-40GB", "RTX 4090". The end of the
+-- first part alone is also enough: "4090". A misspelt name fails, because the key lacks one of its
+-- parts.
 local function abbreviates(name, key)
   local given, own, at = parts(name), parts(key), 0
   local joined = table.concat(given)
@@ -191,17 +201,17 @@ function m.host_factor(name)
   return gpus[name].arch == "Ampere" and fitted.hosts.epyc_7742 or 1
 end
 
--- The power that a busy GPU draws whatever its clock is, as a fraction of its usual limit. An idle H100 draws
--- some 70 of 700 W, an idle A100 some 55 of 400 W: about a tenth. The other 0.05 are assumed for the memory
--- traffic of products.
+-- The part of a busy GPU's power that does not depend on its clock, as a fraction of its usual
+-- limit. An idle H100 draws some 70 of 700 W, an idle A100 some 55 of 400 W: about a tenth. The
+-- other 0.05 are assumed for the memory traffic of products.
 -- kind: assumed; as the line above says
 local still_part <const> = 0.15
 
 -- Returns the fraction of the peak's clock that large products keep under a power limit of `watts`
--- (sim/compute/power.c). It starts from the fraction that was fitted for the related GPU `chip` under its
--- usual limit. Switching power is proportional to the number of multiprocessors and to the cube of the clock,
--- which follows from the peak of one multiprocessor. The power that is drawn at any clock is proportional to
--- the number of multiprocessors.
+-- (sim/compute/power.c). It starts from the fraction of the related GPU `chip` under its usual
+-- limit, and scales the power. The power at any clock is proportional to the number of
+-- multiprocessors. Switching power is proportional to that number times the cube of the clock; the
+-- ratio of clocks is taken from the peaks of one multiprocessor.
 local function sustained(g, watts)
   local chip = gpus[g.chip] or g
   local part = fitted.sustained[chip.fit or g.arch] or arch[g.arch].sustained or 0.9
@@ -211,8 +221,8 @@ local function sustained(g, watts)
   return math.min(1, part * (switching / (chip.watts - still)) ^ (1 / 3))
 end
 
--- Returns the device of a cluster by the library's name. watts: its power limit; nil: the usual
--- one.
+-- Returns the table cluster.device for the library's name of a GPU. watts: its power limit; nil:
+-- the usual one.
 function m.device(name, watts)
   local g = gpus[name]
   local a = arch[g.arch]
@@ -225,8 +235,8 @@ function m.device(name, watts)
   return {
     name = name, arch = g.arch, sms = g.sms,
     memory_bytes = g.memory * MiB,
-    -- 0.5 GiB for context and kernels; cuBLAS workspace. The memory of communicators is computed
-    -- from the plan (sim/memory/comm_memory.c)
+    -- 0.5 GiB for the context and the kernels, and cuBLAS's workspace. The memory of communicators
+    -- is computed from the plan (sim/memory/comm_memory.c).
     reserved_bytes = 512 * MiB + (fabric and 32 * MiB or 8519680),
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,

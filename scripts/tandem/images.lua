@@ -8,8 +8,8 @@ local op, param, use, new_module = module.op, module.param, module.use, module.n
 local images = {}
 
 function images.add(nn, known, standard)
-  -- Returns the patches of the batch's images. nn.linear turns them into embeddings, as a
-  -- convolution would whose windows do not overlap.
+  -- Returns the patches of the batch's images, [b, patches, channels x patch x patch]. nn.linear
+  -- then computes the same embeddings as a convolution whose windows do not overlap.
   nn.image = core.wrap(function(options)
     local who = "nn.image"
     if type(options) ~= "table" then

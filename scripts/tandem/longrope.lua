@@ -1,7 +1,6 @@
--- LongRoPE (arxiv.org/abs/2402.13753): the frequency of each pair of elements is divided by a
--- separate factor. Sequences up to the original context use the short factors, and longer sequences
--- use the long factors. In both cases, queries and keys are multiplied by one number, the attention
--- factor.
+-- LongRoPE (arXiv 2402.13753) divides the frequency of each pair of elements by a separate factor.
+-- Sequences up to the original context use the short factors, and longer sequences use the long
+-- factors. In both cases, queries and keys are multiplied by one number, the attention factor.
 local _, core = ...
 local check = require "tandem.check"
 local longrope = {}
@@ -41,8 +40,9 @@ local function read_factors(who, name, list)
   return copy
 end
 
--- Reads the options of LongRoPE. Returns the two lists of factors, the original context, and the
--- attention factor.
+-- Reads the options of LongRoPE. Returns a table: the lists `short` and `long` of factors, the
+-- original context and the new `length` in tokens, and the attention factor `gain`. By default,
+-- gain is sqrt(1 + ln(length / context) / ln(context)).
 function longrope.read(who, scaling)
   check.options(who .. " scaling", scaling, keys)
   local own = { short = read_factors(who, "short", scaling.short), long = read_factors(who, "long", scaling.long) }
@@ -65,7 +65,8 @@ function longrope.read(who, scaling)
   return own
 end
 
--- Adds to `attrs` the attributes for a sequence of this shape, [b, s, ..., d].
+-- Returns the op's attributes for queries or keys of this shape, [b, s, ..., d]: `attrs`, with the
+-- factors for the sequence's length.
 function longrope.attrs(who, attrs, shape)
   local own, size = attrs.by_length, shape[#shape]
   local turned = (attrs.rope_dims or 0) > 0 and attrs.rope_dims or size

@@ -21,7 +21,8 @@ local function tensor(id)
   return t
 end
 
--- Adds an op to the graph. An output with four dimensions has the same segments as the first input.
+-- Adds an op to the graph, and returns its output. If the output has four dimensions, it keeps the
+-- segments of the first input.
 local function op(name, attrs, first, ...)
   local result = tensor(core.op(name, current, attrs, first, ...))
   local own = check.segments[first]
@@ -55,8 +56,8 @@ tensor_meta.__index = core.wrap(function(_, key)
 end)
 -- ---- modules
 
--- Adds a module to the graph when it is first called. Its parents are added before it. Blocks are
--- numbered in the order in which they run.
+-- Adds a module to the graph when it is first called, after its parents, and returns its id. Blocks
+-- are numbered in the order in which they run.
 local n_blocks = 0
 local function place_module(info)
   if info.id then return info.id end
@@ -89,8 +90,8 @@ module_meta.__index = core.wrap(function(m, key)
     core.near(tostring(key), words(m)))
 end)
 
--- A lower bound of the number of records in the trace. Each module adds at least itself, its parameters, an op that
--- reads them, and the op's result.
+-- A lower bound of the number of records that tracing the model creates. Each module adds at least
+-- itself. A module with parameters also adds a parameter, an op that reads it, and the op's result.
 local n_expected = 0
 
 local function new_module(class, forward, fields, extra)
@@ -187,8 +188,8 @@ end)
 
 -- ---- parameters
 
--- Returns a parameter's tensor, and makes it at the first use. So parameters are ordered by their
--- first use.
+-- Returns the record of a module's parameter. `use` turns the record into a tensor of the graph
+-- when the parameter is first used, so the graph has parameters in the order of their first use.
 local function param(info, name, dims, how)
   local own = info.params[name]
   if not own then
@@ -218,8 +219,8 @@ local function state(info, name, dims, order)
     table.unpack(dims))
 end
 
--- Returns how tp splits a bias. The bias of a row linear is added after the sum over ranks, so
--- every rank has it whole.
+-- Returns how tp splits a bias if it splits the weight by `style`. The bias of a linear that is
+-- split by rows is added after the sum over ranks, so every rank has it whole.
 local function bias_style(style) return style == "row" and "none" or style or "none" end
 
 local function add_bias(x, info)
@@ -227,8 +228,8 @@ local function add_bias(x, info)
   return own and op("bias", nil, tensors[x], use(own)) or x
 end
 
-m.offsets = {} -- ["8x8"]: the tensor of the offsets in a window of this size, if the model uses it
-m.balance = false  -- sum of the balance losses of all mixtures of experts, one number for each sample [b]; false: none
+m.offsets = {} -- ["8x8"]: the tensor of offsets (nn.window_offsets) of a window of this size
+m.balance = false  -- the sum of the balance losses of all mixtures of experts, one number for each sample [b]; false: none
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
 m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style
 return m

@@ -1,6 +1,7 @@
--- tandem.nn: modules and functions with the names and the use of torch.nn. Calling a module traces
--- it: each op is appended to the graph, and shapes are checked on the calling line. No parallelism
--- is here: tp_col, tp_row, tp_vocab and fsdp2_shard are only notes for the passes.
+-- tandem.nn: modules and functions that are named and used like those of torch.nn. Calling a module
+-- appends its ops to the graph and checks their shapes. An error names the line of the call. The
+-- passes split the model over ranks; here, tp_col, tp_row, tp_vocab and fsdp2_shard are only
+-- recorded for them.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
@@ -30,7 +31,7 @@ local function init(kind, a, b)
   return value
 end
 nn.zeros, nn.ones = init("zeros", 0.0, 0.0), init("ones", 0.0, 0.0)
-nn.uninitialized = init("none", 0.0, 0.0) -- a parameter with it is an error: `tandem explain init-missing`
+nn.uninitialized = init("none", 0.0, 0.0) -- a plan with such a parameter is refused (`tandem explain init-missing`)
 nn.normal = core.wrap(function(mean, deviation)
   return init("normal", check.number("nn.normal", "the mean", mean, 0.0),
     check.number("nn.normal", "the deviation", deviation, 1.0))
@@ -42,8 +43,8 @@ end)
 
 local standard = init("normal", 0.0, 0.02)
 
--- True if all initial values are 0. The norm of such a weight is 0, so its output cannot be divided
--- by it.
+-- Returns true if the initial values `how` = { kind, a, b } are all 0. Such a weight has the norm
+-- 0, so spectral_norm cannot divide by it.
 local function is_zero(how)
   local kind, a, b = table.unpack(how)
   return kind == "zeros" or ((kind == "normal" or kind == "uniform") and a == 0 and b == 0)
@@ -58,12 +59,13 @@ local function check_norm(who, options, start)
   return want
 end
 
--- Divides x by sigma, the largest singular value of the weight that made x, like torch's
--- parametrizations.spectral_norm. Each step makes one power iteration: u = W v and v = W^T u, each
--- divided by its length. Then sigma = u^T W v. W is a matrix: one side is the weight's first index
--- (in_first) or its last index, the other side is all other indices. outputs: "first" or "second",
--- the index of a convolution's weight that holds the output channels. A module that is called twice
--- computes its norm once.
+-- Returns x / sigma, as torch's parametrizations.spectral_norm does. sigma is the largest singular
+-- value of the weight W that made x. Each training step makes one power iteration: u = W v, then v
+-- = W^T u, each divided by its length. Then sigma = u^T W v. u and v are kept between steps. W is
+-- read as a matrix: either its input side is the weight's first index and its output side all other
+-- indices, or its output side is the last index and its input side all others. outputs (only for
+-- convolutions): "first" or "second", the index of the weight that holds the output channels. A
+-- module that is called twice computes sigma once.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   if not info.sigma then
@@ -84,9 +86,11 @@ local function over_norm(x, info, weight, in_dims, out_dims, each, outputs)
   return op("divide", nil, tensors[x], info.sigma)
 end
 
--- Returns a linear map. n_in: how many dimensions of x are summed over. column: the dimension of
--- the weight and of the bias that a split by columns divides. how.each: if the outputs are groups
--- of features, how many features of each segment a group has.
+-- Returns a linear module, whose weight has the shape [in_dims..., out_dims...]. in_dims: the sizes
+-- of the dimensions over which a product sums. column: the dimension of the weight that tp_col
+-- splits, counted from 0; tp_row splits dimension 0. how: bias, init, spectral and segments.
+-- how.each: if the outputs are stored in groups (segments.lua), the number of features of each
+-- segment in a group.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
@@ -166,8 +170,8 @@ nn.embedding = core.wrap(function(vocab, dim, options)
   end, {}, info)
 end)
 
--- nn.position: learned positions, a table of max_len rows. A model uses only the first rows, one
--- for each token of a sequence. Other rows are left out of the table.
+-- nn.position: adds a learned vector for each position. The weight has one row for each token of a
+-- sequence; max_len is only the upper bound of that number.
 nn.position = core.wrap(function(max_len, dim, options)
   local who = "nn.position"
   max_len, dim = check.count(who, "max_len", max_len), check.count(who, "dim", dim)
@@ -207,7 +211,7 @@ nn.rmsnorm = core.wrap(function(dim, options)
   local eps, info = check_eps(who, options.eps), { params = {} }
   local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   return new_module("rmsnorm", function(_, x)
-    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- the norm of each head
+    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- x is [b, s, heads..., dim]: each head is normalised
       check.one_segment(who, tensors[x])
       return op("rmsnorm_heads", { eps = eps }, tensors[x], use(weight))
     end
@@ -233,8 +237,9 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
--- nn.quick_gelu: x sigmoid(1.702 x), as in CLIP and Qwen2-VL. It is built from three ops, and only
--- one of them keeps a tensor for the backward pass.
+-- nn.quick_gelu: x sigmoid(1.702 x), as in CLIP and Qwen2-VL (Hendrycks and Gimpel, arXiv
+-- 1606.08415). It is built from three ops, and only one of them keeps a tensor for the backward
+-- pass.
 nn.quick_gelu = core.wrap(function(x)
   check.tensor("nn.quick_gelu", "the input", x)
   return nn.scale(nn.silu(nn.scale(x, 1.702)), 1 / 1.702)
@@ -265,28 +270,29 @@ nn.sinusoid = core.wrap(function(x, options)
   return op("sinusoid", { theta = theta }, id)
 end)
 
--- nn.span: takes the tokens from `first` to first + count - 1 of each sequence. x: ids, labels or
--- activations.
+-- nn.span: takes the tokens `first` to first + count - 1 of each sequence. x may hold token ids,
+-- labels or activations.
 nn.span = core.wrap(function(x, first, count)
   local who = "nn.span"
   local id = check.tensor(who, "the input", x)
   first, count = math.tointeger(first) or -1, check.count(who, "count", count)
   if first < 0 or #x.shape < 2 or first + count > x.shape[2] then
-    core.fail("out-of-range", ("%s: tokens %s to %s do not exist in shape %s"):format(who, first, first + count, shape_text(x.shape)),
+    core.fail("out-of-range", ("%s: tokens %s to %s do not exist in shape %s"):format(who, first, first + count - 1, shape_text(x.shape)),
       "first counts from 0; first + count must not exceed the tokens of a sequence")
   end
   return op("span", { first = first, count = count }, id)
 end)
 
--- Keys of the option scaling. Llama 3.1 divides the frequencies of pairs that turn few times within
--- the original context by `factor`.
+-- Keys of the option scaling. Llama 3.1's scaling divides the frequency of a pair by `factor` if
+-- the pair turns only a few times within the original context.
 local scaling_keys = { kind = true, factor = true, low = true, high = true, context = true }
 local yarn_keys = { kind = true, factor = true, slow = true, fast = true, context = true, truncate = true, mscale = true,
   mscale_all_dim = true }
 
--- Sets the attributes of YaRN. Within the original context, some pairs turn fewer than `slow`
--- times: their frequencies are divided. Others turn more than `fast` times and keep theirs. YaRN
--- also multiplies queries and keys by a number. Returns the factor for the scores of latent attention.
+-- Sets the attributes of YaRN (arXiv 2309.00071). If a pair turns fewer than `slow` times within
+-- the original context, its frequency is divided by `factor`. If it turns more than `fast` times,
+-- it keeps its frequency. YaRN also multiplies queries and keys by a number. Returns the number by
+-- which latent attention multiplies its scores: (0.1 mscale_all_dim ln(factor) + 1)^2.
 local function yarn_attrs(who, attrs, scaling)
   check.options(who .. " scaling", scaling, yarn_keys)
   if scaling.factor == nil or scaling.context == nil then
@@ -311,8 +317,8 @@ local function yarn_attrs(who, attrs, scaling)
   return gain(all) ^ 2
 end
 
--- Checks the scaling of Llama 3.1. Within the original context, some pairs turn at most `low`
--- times: their frequencies are divided. Others turn at least `high` times and keep theirs.
+-- Checks the scaling of Llama 3.1. If a pair turns at most `low` times within the original context,
+-- its frequency is divided by `factor`. If it turns at least `high` times, it keeps its frequency.
 local function check_ramp(who, factor, low, high)
   local what = ("%s: rope_scaling has factor = %g, low = %g, high = %g"):format(who, factor, low, high)
   if factor < 1 then
@@ -346,7 +352,8 @@ local function rope_attrs(who, theta, scaling, image)
   return attrs, scores
 end
 
--- Checks the option dims: how many elements of a head are rotated, from the first; nil: all.
+-- Checks the option rope_dims: the number of elements of a head that are rotated, counted from the
+-- first. Returns this number, or 0 if all `size` elements are rotated.
 local function rope_dims(who, dims, size)
   if dims == nil then return 0 end
   dims = check.count(who, "rope_dims", dims)
@@ -377,7 +384,7 @@ nn.rope = core.wrap(function(x, options)
   return rope("nn.rope", x, (rope_attrs("nn.rope", options.theta, options.scaling, options.image)))
 end)
 
--- Checks the probability with which dropout drops an element. It must be below 1.
+-- Checks the probability with which dropout drops an element: at least 0 and less than 1.
 local function check_drop(who, value)
   local drop = check.number(who, "p", value, 0.0)
   if not (drop >= 0 and drop < 1) then
@@ -387,7 +394,7 @@ local function check_drop(who, value)
   return drop
 end
 
--- nn.dropout: each call is a separate place in the model, so it draws its own random numbers.
+-- nn.dropout: each call in the model draws its own random numbers.
 nn.dropout = core.wrap(function(x, p)
   local id, drop = check.tensor("nn.dropout", "the input", x), check_drop("nn.dropout", p)
   if p == nil then core.fail("missing-key", "nn.dropout: p is missing", "nn.dropout(x, 0.1)") end
@@ -439,7 +446,7 @@ images.add(nn, known, standard)
 families.add(nn)
 
 for name in pairs(nn) do
-  if not known["nn." .. name] then error("nn_reference.lua does not tell of nn." .. name) end
+  if not known["nn." .. name] then error("nn_reference.lua has no entry for nn." .. name) end
 end
 setmetatable(nn, { __index = core.wrap(function(_, key)
   core.fail("unknown-name", ("tandem.nn has no '%s'"):format(tostring(key)),

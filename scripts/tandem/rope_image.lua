@@ -1,6 +1,6 @@
--- Rotary positions of a sequence with an image (Qwen2-VL, arxiv.org/abs/2409.12191). In a decoder,
--- the position of a token is a time, a row and a column. The pairs of elements form three sections:
--- the first turns by time, the second by row, the third by column. In an encoder, half of the pairs
+-- Rotary positions of a sequence with an image (Qwen2-VL, arXiv 2409.12191). In a decoder, the
+-- position of a token is a time, a row and a column. The pairs of elements form three sections: the
+-- first turns by time, the second by row, the third by column. In an encoder, half of the pairs
 -- turn by the row of a patch and half by its column.
 local _, core = ...
 local check = require "tandem.check"
@@ -36,7 +36,8 @@ function rope_image.read(who, image)
   return own
 end
 
--- Adds to `attrs` the attributes for a sequence of this shape, [b, s, ..., d].
+-- Adds to `attrs` the attributes for queries or keys of this shape, [b, s, ..., d]. turned: the
+-- number of elements of a head that are rotated.
 function rope_image.add(who, attrs, image, shape, turned)
   local tokens, pairs_that_turn, first = shape[2], turned // 2, image.first or 0
   local time, down = 0, pairs_that_turn // 2

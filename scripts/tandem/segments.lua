@@ -1,7 +1,7 @@
 -- Fused projections: one weight makes several segments of features, one after the other. Equal
--- segments form a separate dimension. Unequal segments are stored by groups. The number of
--- groups is the greatest common divisor of the sizes, and each group has the same part of every
--- segment. So a cut between groups cuts every segment into equal parts.
+-- segments form a separate dimension. Unequal segments are stored by groups. The number of groups
+-- is the greatest common divisor of the sizes, and each group holds the same part of every segment.
+-- If tp gives each rank some of the groups, each rank gets an equal part of every segment.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -32,9 +32,10 @@ local function read_list(who, list, n_out)
   return count, not equal and common or nil
 end
 
--- Reads the option segments. For equal segments, 2 or { n, n }, the function returns their number.
--- For unequal ones, { a, b, c }, it returns the number of groups. It then sets how.each, the
--- features of each segment in a group, and how.segments, the sizes of the segments.
+-- Reads the option segments of a linear with n_out features. For equal segments, 2 or { n, n },
+-- returns their number. For unequal segments, { a, b, c }, returns the number of groups. Then it
+-- also sets how.each, the number of features of each segment in a group, and how.segments, the
+-- sizes of segments.
 function segments.read(who, given, n_out, how)
   if type(given) == "table" and not check.modules[given] then
     local count, groups = read_list(who, given, n_out)
@@ -51,8 +52,8 @@ function segments.read(who, given, n_out, how)
   return n
 end
 
--- For a parameter with groups in dimension `dim`: records which features of a group belong to which
--- segment.
+-- Describes a parameter that is stored by groups in dimension `dim`: how many features of a group
+-- belong to each segment. Returns nil if the parameter has no groups.
 function segments.order(dim, each)
   return each and { dim = dim, table.unpack(each) }
 end

@@ -1,7 +1,7 @@
--- State-space layers: the mixer of Mamba-2. Heads have their own dimensions. The heads of a group
--- share B and C, as query heads share keys and values. With samples b, tokens s, groups g, heads of
--- a group r, features e and states q: x and z are [b,s,g,r,e], B and C are [b,s,g,q], and the step
--- is [b,s,g,r].
+-- State-space layers: the mixer of Mamba-2 (arXiv 2405.21060). The heads of a group share B and C,
+-- as query heads share keys and values. With samples b, tokens s, groups g, heads of a group r,
+-- features of a head e and states q: x and z are [b,s,g,r,e], B and C are [b,s,g,q], and the step
+-- sizes are [b,s,g,r].
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -10,8 +10,8 @@ local tensors, inits = check.tensors, check.inits
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local state_space = {}
 
--- A convolution of each feature over the last tokens of the sequence, followed by silu. dims: the
--- dimensions of the features.
+-- Returns a module that convolves each feature over the last `window` tokens of the sequence, and
+-- then applies silu. dims: the dimensions of the features.
 local function convolution(name, dims, window, uniform)
   local info = { params = {}, tp_styles = { column = true } }
   local taps = {}
@@ -86,8 +86,8 @@ function state_space.add(nn, own)
     }
   end)
 
-  -- Reads the pattern of a hybrid's layers. letters: letter -> its meaning. Returns one letter for each of
-  -- config.layers layers. Errors name the plan's line.
+  -- Returns the pattern of a hybrid model's layers: one letter for each of config.layers layers.
+  -- letters: each letter and its meaning. Errors name the plan's line.
   nn.layer_pattern = core.wrap(function(family, config, letters)
     local who, location, pattern, meanings = "models." .. family, core.location(true), config.pattern, {}
     for letter, meaning in pairs(letters) do meanings[#meanings + 1] = ("%s (%s)"):format(letter, meaning) end
@@ -113,12 +113,12 @@ function state_space.add(nn, own)
   end)
 
   -- Returns the numbers of heads and groups of a shrunk mixer. One group stays one group. tp and cp
-  -- split groups or heads in the same way as in the original.
+  -- split groups or heads in the same way as in the original model.
   nn.small_scan_heads = core.wrap(function(heads, groups, mesh)
     if groups == 1 then return 2 * mesh.tp * mesh.cp, 1 end
     if mesh.tp == 1 and groups % mesh.cp == 0 then return 4 * mesh.cp, 2 * mesh.cp end
     if mesh.tp == 1 then
-      local own = mesh.cp % 2 == 0 and groups % 2 == 0 and 2 or 1 -- ranks of cp divide the groups among themselves
+      local own = mesh.cp % 2 == 0 and groups % 2 == 0 and 2 or 1 -- the groups, which the ranks of cp share
       return 2 * own * mesh.cp, own
     end
     if groups % mesh.full_tp ~= 0 then return nn.small_heads(heads, groups, mesh) end

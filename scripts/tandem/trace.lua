@@ -1,4 +1,5 @@
--- Traces a model: names every module, records how each may be split, and runs the model once.
+-- Traces a model: gives every module its path, records how tp may split it, and runs the model once
+-- on symbolic tensors.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors = check.modules, check.tensors

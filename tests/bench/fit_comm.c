@@ -294,7 +294,7 @@ static void write_fits(void)
 static void fit_fabrics(void)
 {
     FILE *out = opened("scripts/tandem/fitted_fabrics.lua", "w");
-    fputs("-- Written by tests/bench/fit_comm.sh from rows marked dev-cal alone; "
+    fputs("-- Written by tests/bench/fit_comm.sh, only from rows marked dev-cal; "
           "docs/reference/fit_network.md is its report.\n"
           "return {\n"
           "  -- kind: fitted; dev-cal rows of published collectives "

@@ -305,7 +305,7 @@ static void write_numbers(void)
          *lua = fopen("scripts/tandem/fitted_kernels.lua", "w");
     if (f == NULL || lua == NULL) exit(1);
     fputs(head, f);
-    fputs("-- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; "
+    fputs("-- Written by tests/bench/fit_kernels.sh, only from rows marked dev-cal; "
           "docs/reference/fit_kernels.md is its report.\n"
           "return {\n"
           "  -- kind: fitted; dev-cal rows of published products "

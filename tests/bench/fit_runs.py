@@ -310,15 +310,15 @@ def kept(old, name):
 
 
 def write(fitted, sustained, light, hosts, old):
-    lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
+    lines = ["-- Written by tests/bench/fit_runs.py, only from rows marked dev-cal; docs/reference/fit.md is its report.", "return {",
              "  -- kind: fitted; dev-cal rows by framework and GPU, as docs/reference/fit.md lists them",
-             "  -- the fraction of the peak of short measurements that large products keep in a long run; by architecture, or for one GPU",
+             "  -- the fraction of their rate in short measurements that large products keep in a long run; by architecture, or for one GPU",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
-             "  -- the power of a GPU's cores in kernels other than products, relative to large products (sim/compute/power.c)",
+             "  -- the power that a GPU's cores draw in other kernels, as a fraction of their power in large products (sim/compute/power.c)",
              "  light = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(light.items())),
-             "  -- the time in which a CPU issues an op, relative to the 8480C of a DGX H100: the EPYC 7742 of a DGX A100, and Grace",
+             "  -- a CPU's time to issue an op, relative to the Xeon 8480C of a DGX H100. epyc_7742 is the CPU of a DGX A100",
              "  hosts = { %s }," % ", ".join(f"{k} = {v:.3g}" for k, v in hosts.items()),
-             "  -- host times in seconds, by profile"]
+             "  -- the host times of each profile in seconds (docs/reference/plan.md, runtime, explains the keys)"]
     for name, _, _ in PROFILES:
         if name in fitted:
             values = ", ".join(f"{k} = {v:g}" for k, v in fitted[name].items())

@@ -1,11 +1,12 @@
--- The blocks of Megatron's published runs: which layers have experts, which activations of a block stay for the backward
--- pass, and which are computed again.
+-- The blocks of Megatron's published runs: which layers have experts, which activations of a block
+-- are kept for the backward pass, and which are recomputed.
 local cells, hybrid = require "tandem.published.cells", require "tandem.published.hybrid"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 local m = {}
 
--- Returns which layers have experts. The cell gives a period ("2": every second layer) or a list in
--- Python ("([0]*1+[1]*15)"). If the cell is empty, all layers have experts.
+-- Returns a list that says for each layer whether it has experts. The cell gives a period ("2":
+-- every second layer, beginning with the first) or a list in Python ("([0]*1+[1]*15)"). If the cell
+-- is empty, all layers have experts.
 function m.mixture_layers(row, layers)
   local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
   local period = math.tointeger(tonumber(cell))
@@ -16,29 +17,30 @@ function m.mixture_layers(row, layers)
   for value, times in cell:gmatch "%[([01])%]%*(%d+)" do
     for _ = 1, tonumber(times) do is[#is + 1] = value == "1" end
   end
-  if #is ~= layers then refuse("moe_layer_freq %s is not of %d layers", row.moe_layer_freq, layers) end
+  if #is ~= layers then refuse("moe_layer_freq %s does not describe %d layers", row.moe_layer_freq, layers) end
   return is
 end
 
--- Returns one number of the cell with the sizes of latent attention, such as "q_lora=1536
--- kv_lora=512 qk_head=128 qk_pos=64 v_head=128".
+-- Returns one number of the cell `mla`, which has the sizes of latent attention, such as
+-- "q_lora=1536 kv_lora=512 qk_head=128 qk_pos=64 v_head=128"; 0: the cell lacks it.
 function m.latent(row, key) return tonumber((row.mla or ""):match(key .. "=(%d+)")) or 0 end
 
--- Returns true if queries and keys have norms. Qwen 3 has them (qk_layernorm).
+-- Returns true if the heads of queries and keys are normalised, as in Qwen 3 (qk_layernorm).
 function m.norms_heads(row)
   return (has(row, "notes", "qk%-layernorm") or has(row, "model", "^qwen3")) and m.latent(row, "kv_lora") == 0
 end
 
 local function named(row, module) return has(row, "ac", "[%(%[ ]" .. module .. "[%]%),; ]") end
 
--- Returns true if the queries, keys and values of latent attention are computed again from their
--- small projections (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
+-- Returns true if the queries, keys and values of latent attention are recomputed from their small
+-- projections (core/transformer/multi_latent_attention.py: qkv_up_checkpoint).
 local function remakes_latent(row) return m.latent(row, "kv_lora") > 0 and named(row, "mla_up_proj") end
 
--- Returns the paths of the modules that --recompute-modules names; nil: none. Also returns the ops in them whose
--- outputs are kept; nil: none. `moe_act` recomputes only the activation between the products of an expert. In latent
--- attention, `mla_up_proj` recomputes the products of queries, keys and values, and their rotation. Here it also recomputes
--- the small projections: they are a fifth of its products in DeepSeek-V3.
+-- Returns the paths of the modules that --recompute-modules names, or nil if there are none. Also
+-- returns the ops in these modules whose outputs are kept, or nil. `moe_act` recomputes only the
+-- activation between the products of an expert. In latent attention, `mla_up_proj` recomputes the
+-- products that make queries, keys and values, and their rotation. The plan also recomputes the
+-- small projections, which are a fifth of these products in DeepSeek-V3.
 function m.recomputed(row)
   if not row.names_parts then return nil end
   local paths, n = {}, count(row, "n_layers")
@@ -61,21 +63,22 @@ function m.recomputed(row)
   return paths, active and not mixed and not dense and { "linear", "dispatch", "combine", "topk", "route", "slots", "balance", "add" } or nil
 end
 
--- Returns the bytes that rotation adds for each element of queries and keys. With Megatron's own attention (`local`),
--- the values are a view of the product of q, k and v, so this product stays allocated. A norm of the keys saves a view
--- of the product, too, so it has the same effect. If there are as many keys as queries, the norm of the queries saves a
--- view as well, and only the values are added (core/transformer/attention.py:
--- SelfAttention.get_query_key_value_tensors).
+-- Returns the bytes for each element of queries and keys that stay allocated in addition to the
+-- rotated ones, or nil. They belong to the product of q, k and v, which stays allocated as long as
+-- a view of it is saved. Megatron's own attention (`local`) saves the values, and a norm of the
+-- keys saves the keys. Both are views, and either keeps the whole product: 2 bytes. If there are as
+-- many keys as queries, the norm of the queries also saves a view, so only the values are added: 1
+-- byte (core/transformer/attention.py: SelfAttention.get_query_key_value_tensors).
 local function kept_product(row)
   if has(row, "transformer_impl", "^local") then return 2 end
   return m.norms_heads(row) and (count(row, "n_kv_heads") < count(row, "n_heads") and 2 or 1) or nil
 end
 
 -- Changes the profile's ops for attention. In latent attention, queries and keys are rotated in
--- place or copied, and values are copied. So none of them is a view that keeps a product allocated
+-- place or copied, and values are copied. So no saved view keeps a product allocated
 -- (core/transformer/multi_latent_attention.py: qkv_up_proj_and_rope_apply;
--- core/fusions/fused_mla_yarn_rope_apply.py). If a row recomputes `mla_up_proj`, its `moe_act` is
--- handled here: the output of an expert's activation is not kept.
+-- core/fusions/fused_mla_yarn_rope_apply.py). If a row recomputes both `mla_up_proj` and `moe_act`,
+-- this function also marks the output of an expert's activation as recomputed.
 function m.attention_ops(row, ops)
   local is_latent = m.latent(row, "kv_lora") > 0
   local added = not is_latent and kept_product(row) or nil
@@ -83,8 +86,9 @@ function m.attention_ops(row, ops)
   if remakes_latent(row) and named(row, "moe_act") then ops.mul = { kernels = 1, passes = 1, remade = true } end
 end
 
--- Changes the profile's ops if `layernorm` is recomputed: the outputs of the norms before attention and before the MLP
--- (core/tensor_parallel/random.py: CheckpointWithoutOutput). The gradient then computes the norm again.
+-- Changes the profile's ops if the row recomputes `layernorm`: the outputs of the norms before
+-- attention and before the MLP are not saved (core/tensor_parallel/random.py:
+-- CheckpointWithoutOutput). The gradient then computes the norm again.
 function m.norm_ops(row, ops)
   if not named(row, "layernorm") then return end
   for _, name in ipairs { "rmsnorm", "layernorm" } do
@@ -107,16 +111,19 @@ local function more_calls(ops, name, n)
   ops[name] = own
 end
 
--- Changes the calls of Megatron's dispatcher. Exchanging tokens (alltoall) needs the numbers of tokens that each rank sends
--- and receives: five sums and copies, and six copies to the host. It also exchanges the weights of the router, and sorts the
--- tokens that arrive by expert (core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher). With
--- --moe-permute-fusion, one kernel of Transformer Engine moves tokens and weights (moe_utils.py: permute, unpermute).
+-- Changes the number of PyTorch calls that Megatron's token dispatcher makes. An exchange of tokens
+-- (alltoall) needs the numbers of tokens that each rank sends and receives: five sums and copies,
+-- and six copies to the host. It also exchanges the weights of the router, and sorts the tokens
+-- that arrive by expert (core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher).
+-- With --moe-permute-fusion, one kernel of Transformer Engine moves tokens and weights
+-- (moe_utils.py: permute, unpermute).
 -- kind: source; calls of the dispatcher's functions
 local alltoall, fused = { slots = 11, dispatch = 5, dispatch_grad = 4, combine = 2, combine_grad = 2 }, { dispatch = -7, dispatch_grad = -4, combine = -4, combine_grad = -1 }
 local function dispatcher_ops(row, ops, planned_ep)
   for name, n in pairs(has(row, "moe_dispatcher", "^alltoall") and alltoall or {}) do more_calls(ops, name, n) end
-  -- If the ranks of ep are ranks of tp (ep x etp = tp), the plan has no exchange. The host's time for Megatron's four
-  -- exchanges, each of which is a function of autograd (core/tensor_parallel/mappings.py: _AllToAll), is added.
+  -- If the ranks of ep are ranks of tp (ep x etp = tp), the plan has no exchange. The host's time
+  -- for Megatron's four exchanges is added instead; each is a function of autograd
+  -- (core/tensor_parallel/mappings.py: _AllToAll).
   if has(row, "moe_dispatcher", "^alltoall") and count(row, "ep", 1) > 1 and planned_ep == 1 then
     for _, name in ipairs { "dispatch", "dispatch_grad", "combine", "combine_grad" } do ops[name].kernels = ops[name].kernels + 1 end
   end
@@ -144,10 +151,12 @@ function m.expert_ops(row, ops, planned_ep)
   dispatcher_ops(row, ops, planned_ep)
 end
 
--- Changes the memory of the profile's optimizer. With moments in 16 bits, Transformer Engine's FusedAdam makes fp32 copies of all
--- moments of a rank for its step (pytorch/optimizers/fused_adam.py: get_unscaled_state). Of a master weight, it stores only the 16
--- bits that the bf16 weight lacks (store_param_remainders). Otherwise Megatron makes fp32 copies of 16-bit gradients for
--- the step (core/optimizer/distrib_optimizer.py: _copy_model_grads_to_main_grads). half: true if gradients have 16 bits.
+-- Changes the memory of the profile's optimizer. With moments in 16 bits, Transformer Engine's
+-- FusedAdam makes fp32 copies of all moments of a rank for its step
+-- (pytorch/optimizers/fused_adam.py: get_unscaled_state). It stores only those 16 bits of a master
+-- weight that the bf16 weight lacks (store_param_remainders). In other runs with 16-bit gradients,
+-- Megatron makes fp32 copies of them for the step (core/optimizer/distrib_optimizer.py:
+-- _copy_model_grads_to_main_grads). half: true if gradients have 16 bits.
 function m.optimizer(row, own, half, moments)
   local bits8 = cells.is_float8(row) or cells.is_float4(row)
   if moments == "bf16" or moments == "fp16" then

@@ -4,8 +4,8 @@ local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
--- Records that a value was assumed because the row does not give it, or that the plan has something else in
--- place of a feature that plans lack.
+-- Records that the plan differs from the row: a value was assumed because the row does not give it,
+-- or the plan has something else in place of a feature that plans lack.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
 -- Records an assumed value that changes only the row's time, not its memory.
@@ -21,8 +21,9 @@ function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, 
 -- is not known (cli/accuracy/csv.c).
 function m.is_open(cell) return (cell or "") == "" end
 
--- Returns the cell as a count. An empty cell, and a degree of 0, give `default` if there is one.
--- Words after the number are ignored: "50257 (padded; ...)", "8,192", "8k".
+-- Returns the cell as a positive integer, or refuses the row. An empty cell, a 0 and "no" give
+-- `default` if there is one. Words after the number are ignored: "50257 (padded; ...)", "8,192",
+-- "8k".
 function m.count(row, key, default)
   local cell = row[key] or ""
   if m.is_open(cell) then return default or m.refuse("%s is not stated", key) end
@@ -34,8 +35,8 @@ function m.count(row, key, default)
   return value
 end
 
--- deniers: words that deny the name after them. between: words that may stand between a denier and the name:
--- "without zero bubble", "not using LoRA", "no CPU offload".
+-- deniers: words that deny the name after them, as in "without zero bubble". between: words that
+-- may stand between a denier and the name: "not using LoRA", "no CPU offload".
 local deniers = { no = true, ["not"] = true, non = true, without = true, ["w/o"] = true, never = true }
 local between = { using = true, use = true, used = true, with = true, the = true, a = true, an = true, any = true, torch = true, cpu = true, host = true,
   optimizer = true, activation = true, activations = true, weight = true, parameter = true, full = true }
@@ -43,8 +44,9 @@ local between = { using = true, use = true, used = true, with = true, the = true
 local off = { off = true, ["false"] = true, disabled = true, unused = true }
 local used = { used = true, enabled = true, applied = true, active = true, on = true, set = true }
 
--- Returns the length of the words after a name that deny it: "=0", ": no", " (off)", " not used"; nil: they
--- do not deny it. "ZeRO-3 (no offload)" denies offload, but not ZeRO-3.
+-- Returns the length of the words that follow a name and deny it: "=0", ": no", " (off)", " not
+-- used". Returns nil if there are none. (In "ZeRO-3 (no offload)", the words after ZeRO-3 deny
+-- offload, not ZeRO-3.)
 local function denial_after(tail)
   local mark, word, more = tail:match "^[%s_%-]*([%(%[:=]*)%s*([%w/]+)(.*)$"
   if not word then return nil end
@@ -55,8 +57,8 @@ local function denial_after(tail)
   return denies and #tail - #more or nil
 end
 
--- Returns where a denied name begins and ends in a text in lower case, including the words that deny it; nil:
--- the text does not deny it. from, to: the place of the name alone.
+-- Returns where a denied name begins and ends in a text in lower case, including the words that
+-- deny it, or nil if the text does not deny it. from, to: the place of the name alone.
 local function denied_at(text, from, to)
   local head, word = text:sub(1, from - 1), nil
   repeat
@@ -71,8 +73,8 @@ local function denied_at(text, from, to)
   if n then return from, to + glued + n end
 end
 
--- Returns a text without the names that it denies and without the words that deny them. Also returns whether
--- it denies any. names: patterns in lower case.
+-- Returns a text without the names that it denies and without the words that deny them, and true if
+-- there were any. names: patterns in lower case.
 function m.without_denied(text, names)
   local any = false
   for _, name in ipairs(names) do
@@ -94,8 +96,8 @@ function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) 
 local no = { ["0"] = true, n = true, ["not"] = true, non = true, without = true, no = true, ["false"] = true, off = true, none = true, disabled = true,
   never = true, unused = true, unfused = true }
 
--- Reads a switch: returns true, false, or nil if the cell is empty. Any other word, such as
--- "deepep", counts as true, unless the cell denies it: "overlap: off".
+-- Reads a switch. Returns true or false, or nil if the cell is empty or says "default". Any other
+-- word, such as "deepep", counts as true, unless the cell denies it: "overlap: off".
 function m.flag(row, key)
   if m.is_open(row[key]) then return nil end
   local word = row[key]:lower():match "^%s*([%w]*)"
@@ -106,7 +108,8 @@ function m.flag(row, key)
   return not (no[word] or no[last] or used[text:match "%f[%a]not%s+(%a+)%W*$" or ""])
 end
 
--- Words for ZeRO stages. The first match counts, from stage 0 on; "os+g" is stage 2 of the ZeRO paper, and "optim_grads" Megatron-FSDP's.
+-- Words for ZeRO stages. Stage 0 is searched first, and the first match counts. "os+g" is stage 2
+-- of the ZeRO paper, and "optim_grads" that of Megatron-FSDP.
 local stages = {
   [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*w/o", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "^%s*%a*%s*replicate", "^%s*pytorch%s+ddp%s*$" },
   [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*p?_?os%s*$", "^%s*oss%s*$", "^%s*optimizer%s+only", "adam%a*%s+states?%s+shard", "^%s*bf16[_%s]*optimizer", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
@@ -114,12 +117,13 @@ local stages = {
   [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini", "^%s*mics%f[%A]" },
 }
 
--- Names of ways to share states that a cell may deny: "FSDP off", "no ZeRO-3", "use_distributed_optimizer=0".
+-- Names of ways to shard states, which a cell may deny: "FSDP off", "no ZeRO-3",
+-- "use_distributed_optimizer=0".
 local sharing = { "zero[%s_%-]*%d?", "[fh]sdp%d?", "hybrid", "dist%a*[%s_%-]*opt%a*", "%f[%a]shard%a*" }
 
--- Returns the stage that a text in lower case names; nil: it names none, or in unknown words.
+-- Returns the stage that a text in lower case names, or nil if it names none in known words.
 local function named_stage(cell)
-  if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP shards on request
+  if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP can shard the optimizer
   local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_=:-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
   digit = cell:match "%f[%a]z%-?(%d)%f[%W]" or cell:match "_z(%d)%f[%W_]"
@@ -128,15 +132,15 @@ local function named_stage(cell)
   if roman then return #roman <= 3 and #roman or nil end
   local list = "param%a*[%s,&+/]+a?n?d?%s*grad%a*[%s,&+/]+a?n?d?%s*optim"
   if cell:find(list) and cell:find "shard" then return 3 end
-  if cell:find "hsdp" or cell:find "hybrid" then return 3 end -- may also give the number of replicas
+  if cell:find "hsdp" or cell:find "hybrid" then return 3 end -- other numbers in the cell are group sizes
   for stage = 0, 3 do
     for _, word in ipairs(stages[stage]) do if cell:find(word) then return stage end end
   end
   return nil
 end
 
--- Returns the row's ZeRO stage, 0 to 3; nil: the row names none, or only in unknown words. FSDP that keeps
--- gathered weights for the backward pass counts as stage 2.
+-- Returns the row's ZeRO stage, 0 to 3, or nil if the row names none in known words. FSDP that
+-- keeps gathered weights for the backward pass counts as stage 2.
 function m.stage(row)
   if m.is_open(row.zero_stage) then return nil end
   local cell, denied = m.without_denied(row.zero_stage:lower(), sharing)
@@ -146,8 +150,8 @@ function m.stage(row)
   return stage or denied and 0 or nil
 end
 
--- Returns a measured number of the row, such as the tokens in a second ("10,500", "10.5k", "10500 tok/s"); nil: the cell is
--- open. A cell with other words is refused.
+-- Returns a measured number of the row, such as the tokens in a second ("10,500", "10.5k", "10500
+-- tok/s"), or nil if the cell is empty. Refuses a cell with other words.
 function m.number(row, key)
   if m.is_open(row[key]) then return nil end
   local text = row[key]:match "^%s*~?(.-)%s*$"
@@ -160,7 +164,8 @@ function m.number(row, key)
   return tonumber((digits:gsub(",", ""))) * (thousand and 1000 or 1)
 end
 
--- Returns the row's step time in seconds, as cli/accuracy/runs.c reads it; nil: the cell is open.
+-- Returns the row's step time in seconds, as cli/accuracy/runs.c reads it, or nil if the cell is
+-- empty.
 function m.seconds(row)
   local n, text = m.number(row, "step_time_s"), (row.step_time_s or ""):lower()
   if not n then return nil end
@@ -168,14 +173,14 @@ function m.seconds(row)
   return n * (text:find "%d%s*min" and 60 or text:find "%d%s*m" and 1e-3 or 1)
 end
 
--- is_float8: true if products have 8-bit operands. is_float4: true if they have 4-bit operands.
+-- is_float8 and is_float4 return true if products have 8-bit or 4-bit operands.
 function m.is_float8(row)
   return m.has(row, "precision", "float8") or m.has(row, "precision", "fp8") or m.has(row, "precision", "wise") or
     m.has(row, "precision", "e4m3") or m.has(row, "precision", "mx.*8")
 end
 function m.is_float4(row) return m.has(row, "precision", "fp4") end
 
--- Returns true if the weights are frozen and small added matrices are trained (LoRA).
+-- Returns true if the model's weights are frozen and small matrices beside them are trained (LoRA).
 function m.is_lora(row)
   for _, key in ipairs { "flag", "model", "framework" } do if m.affirms(row[key], "q?lora") then return true end end
   return false
@@ -189,28 +194,31 @@ function m.switch(cell)
   return nil
 end
 
--- Optimizers by name; the first match counts. bytes: the bytes of all moments of a weight; nil: those of the
--- usual width. adam: true for two moments of the usual width. one: true for one moment of the usual width. An
--- 8-bit moment has 1 byte, and 4 bytes for the scale of 256 numbers (bitsandbytes:
--- optimizer_update_8bit_blockwise). Adafactor's two vectors for a matrix are left out.
+-- Optimizers by name; the first match counts. An 8-bit moment takes 1 byte, and 4 bytes for the
+-- scale of 256 numbers (bitsandbytes: optimizer_update_8bit_blockwise). Adafactor's two vectors for
+-- a matrix are left out.
+-- adam: two moments of the usual width
+-- one: one moment of the usual width
+-- bytes: the bytes of all moments of a weight, if their width is not the usual one
 -- kind: source; the optimizers' papers and PyTorch's, bitsandbytes' and transformers' implementations
 local eight = 2 * (1 + 4 / 256)
 local optimizers = {
-  { "muon", one = true }, -- also beside AdamW, which updates only vectors and embeddings
+  { "muon", one = true }, -- beside Muon, AdamW updates only vectors and embeddings
   { "adam%a*[%s_%-]*mini", one = true }, { "adam.*8[%s_%-]*bit", bytes = eight, adam = true }, { "8[%s_%-]*bit.*adam", bytes = eight, adam = true },
   { "lion.*8[%s_%-]*bit", bytes = eight / 2 }, { "8[%s_%-]*bit.*lion", bytes = eight / 2 }, { "adam", adam = true }, { "lion", one = true },
   { "adafactor", bytes = 0.01 }, { "momentum", one = true }, { "sgd", bytes = 0.01 },
 }
 
--- Returns the entry of `optimizers` for the row; nil: the cell is open, or names another optimizer.
+-- Returns the entry of `optimizers` for the row, or nil if the cell is empty or names another
+-- optimizer.
 function m.optimizer(row)
   local text = m.without_denied((row.optimizer or ""):lower(), { "8[%s_%-]*bit", "%a*momentum", "adam%a*", "lion", "adafactor", "muon", "sgd" })
   for _, known in ipairs(optimizers) do if text:find(known[1]) then return known end end
   return nil
 end
 
--- Returns the number of ranks that train the same samples: tp x pp x the ranks that share a sequence. In
--- Ulysses, the cell sp gives the latter.
+-- Returns the number of ranks that train on the same samples: tp x pp x the ranks that share a
+-- sequence. For Ulysses, the cell sp gives the number of ranks that share a sequence.
 function m.replica(row)
   local n = math.tointeger(tonumber((row.sp or ""):match "^ulysses (%d+)")) or m.count(row, "cp", 1)
   return m.count(row, "tp", 1) * m.count(row, "pp", 1) * n
@@ -219,8 +227,9 @@ end
 -- Returns true if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
--- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or nil. If the
--- row says only "offload", DeepSpeed and Megatron offload the optimizer, and FSDP also offloads the parameters.
+-- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or
+-- nil. If the row says only "offload": DeepSpeed and Megatron then offload the optimizer, and FSDP
+-- also offloads the parameters.
 function m.offloads(row)
   for _, word in ipairs { "optimizer", "parameters", "activations" } do if row.offload == word then return word end end
   local first = m.stage(row) == 2 or m.stage(row) == 1 or m.has(row, "framework", "xtuner") or m.has(row, "framework", "deepspeed") or m.has(row, "framework", "megatron") or m.has(row, "framework", "nemo")

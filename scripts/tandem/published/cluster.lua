@@ -1,8 +1,9 @@
--- The cluster of a row of published training runs. The row may name its GPU by any name that the library knows.
+-- The cluster of a row of published training runs. The row may name its GPU by any name that
+-- tandem/gpus.lua knows.
 local cells, gpus, megatrons = require "tandem.published.cells", require "tandem.gpus", require "tandem.published.megatron"
 local recipes, network = require "tandem.published.recipes", require "tandem.published.network"
 
--- Returns how many GPUs are connected by the same NVLink switches. For GB200 and GB300 these are
+-- Returns the number of GPUs that the same NVLink switches connect. For GB200 and GB300, these are
 -- the GPUs of a whole rack (18 trays of 4), unless the row names a smaller domain ("NVL36",
 -- "NVL4").
 local function domain_of(row, gpu, n, per_node)
@@ -16,15 +17,16 @@ local function domain_of(row, gpu, n, per_node)
   return per_node
 end
 
--- Returns the power limit in watts that the cell of the GPU gives ("H100 500W"). Returns nil for
--- the usual limit.
+-- Returns the power limit in watts that the cell of the GPU gives ("H100 500W"), or nil if it gives
+-- none.
 local function watts_of(row, gpu)
   local watts = tonumber(row.gpu:match "(%d+)%s?W%f[%W]" or row.gpu:match "(%d+)%s?[Ww]atts?%f[%W]")
   return watts and watts > 0 and watts <= 2 * gpus.gpus[gpu].watts and watts or nil
 end
 
--- Returns the limit for the plan, in watts. If the cell says that power is limited, but not to how many watts, the limit of the page's maintainers is
--- assumed (`watts_default` in pages.csv), or the usual one.
+-- Returns the power limit for the plan in watts, or nil for the usual one. If the cell says that
+-- power is limited but gives no number, the limit that pages.csv states for the row's page is
+-- assumed (`watts_default`), or else the usual one.
 local function limit_of(row, gpu)
   local watts = watts_of(row, gpu)
   if watts or not cells.has(row, "gpu", "power limit") then return watts end
@@ -33,16 +35,17 @@ local function limit_of(row, gpu)
   return watts
 end
 
--- Returns the bytes of the buffers through which ranks of experts exchange tokens. The framework's allocator does not
--- count these buffers.
+-- Returns the bytes of the buffers through which ranks of experts exchange tokens. The framework's
+-- allocator does not count these buffers.
 local function exchange_bytes(row, per_node)
   if cells.is_open(row.moe_experts) then return 0 end
   local sharers = cells.count(row, "cp", 1) * (cells.sequence(row) and cells.count(row, "tp", 1) or 1)
   return recipes.exchange_bytes(row, cells.count(row, "micro_batch", 1) * megatrons.tokens(row) // sharers, cells.count(row, "ep", 1), per_node)
 end
 
--- Returns the library's name for the row's GPU. If the row's GPUs have only PCIe, and the cell of the GPU names no board, the
--- GPU is the card for PCIe.
+-- Returns the library's name for the row's GPU. If its GPUs are linked only by PCIe, and the cell
+-- of the GPU names no board, it is the PCIe card. Also returns the GB/s of PCIe if the GPUs are
+-- linked by it.
 local function gpu_of(row)
   local name, link = gpus.find(row.gpu), network.pcie(row.interconnect or "")
   if not name then cells.refuse("no such GPU in the library: %s", row.gpu) end
@@ -56,20 +59,20 @@ local function gpu_of(row)
   return name, nil
 end
 
--- Returns the bytes of memory that the cell of the GPU gives ("A100 64GB"). nil: the cell gives
--- none, or the library's GPU of this name has the same. GH200's larger number counts the memory of
--- its host. The data sheet of MI250 gives the memory of a board, which has two devices.
+-- Returns the bytes of memory that the cell of the GPU gives ("A100 64GB"). Returns nil if the cell
+-- gives none, or if the library's GPU of this name has as much. GH200's larger number includes the
+-- memory of its host. The data sheet of MI250 gives the memory of a board, which has two devices.
 local function memory_of(row, name)
   local text = row.gpu:upper():gsub("GIB", "GB"):gsub("%d+%.?%d*%s*[GT]B/S", ""):gsub("(%d),(%d%d%d)%f[%D]", "%1%2")
   local gb, own = tonumber(text:match "%f[%d](%d%d%d?)%s*GB%f[%W]"), gpus.gpus[name].memory * 1048576
   if name:find "^MI250" and gb == 128 then gb = 64 end
-  if gb and math.abs(gb * 1e9 / 8 / own - 1) < 0.12 then return nil end -- the memory of a node: "DGX A100 640GB"
+  if gb and math.abs(gb * 1e9 / 8 / own - 1) < 0.12 then return nil end -- the cell gives the memory of a node: "DGX A100 640GB"
   if not gb or name:find "^GH" or math.abs(gb * 1e9 / own - 1) < 0.12 then return nil end
   cells.note("the memory of %s is taken from the row; its other numbers are those of %s", row.gpu, name)
   return gb * 1e9
 end
 
--- Returns the cluster of `row`.
+-- Returns the cluster of a row.
 return function(row)
   local name, pcie = gpu_of(row)
   local n, per_node = cells.count(row, "n_gpus"), cells.count(row, "gpus_per_node", 8)

@@ -1,21 +1,22 @@
--- Fills the open cells of a row of published training runs. The values are the documented default
--- of its framework, the public configuration of its model, or the smallest number that its other cells
--- allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored separately.
+-- Fills the empty cells of a row of published training runs. A value is the documented default of
+-- the row's framework, the public configuration of its model, or the smallest number that its other
+-- cells allow. Each filled cell gets a note of rule assumed-cell. Rows with such cells are scored
+-- separately.
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
 local recipes, spelling = require "tandem.published.recipes", require "tandem.published.spelling"
-local held, hybrid, options = require "tandem.published.held", require "tandem.published.hybrid", require "tandem.published.options"
+local gpu_count, hybrid, options = require "tandem.published.gpu_count", require "tandem.published.hybrid", require "tandem.published.options"
 local m = {}
 
 -- Documented defaults of frameworks.
--- zero_stage: Megatron-LM shards the optimizer only on request (--use-distributed-optimizer). Recipes of
---   NeMo and Megatron-Bridge request it. nanotron's stage is 0.
+-- zero_stage: Megatron-LM shards the optimizer only on request (--use-distributed-optimizer).
+--   Recipes of NeMo and Megatron-Bridge request it. nanotron's stage is 0.
 -- ac: torchtitan's is "selective". Megatron-LM, NeMo and Megatron-Bridge do not recompute.
--- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap of
---   communication over tp needs it. torchtitan's tp has it by default, Automodel's and
---   InternEvo's (mode mtp) only on request.
--- whole: the samples of a rank are one micro-batch, because the framework does not accumulate gradients
---   by default.
+-- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap
+--   of communication over tp needs it. With tp, torchtitan uses it by default; Automodel and
+--   InternEvo (mode mtp) use it only on request.
+-- whole: true if the samples of a rank are one micro-batch, because the framework does not
+--   accumulate gradients by default.
 local frameworks = {
   { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
   { "automodel", zero_stage = "3", sp = "0" }, { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
@@ -28,8 +29,8 @@ local frameworks = {
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
 }
 
--- Frameworks without tensor and pipeline parallelism, or with them only on request. If a row of such a
--- framework leaves tp and pp open, both are 1.
+-- Frameworks that have no tensor and pipeline parallelism, or use them only on request. If a row of
+-- such a framework leaves tp and pp empty, both are 1.
 local uncut = { "deepspeed", "fsdp", "%f[%a]ddp%f[%A]", "^hf", "hugging", "transformers", "trainer", "^trl", "accelerate", "axolotl", "llama%-factory", "unsloth",
   "lightning", "lit%-?gpt", "torchtune", "torchtitan", "composer", "foundry", "nanogpt", "llm%.c", "maxtext" }
 local function cuts_products(row)
@@ -45,7 +46,7 @@ function m.of(row)
   return { zero_stage = (tonumber(row.dp_shard or "") or 1) > 1 and "3" or "0" }
 end
 
--- Writes `value` into an empty cell, and records a note that it was assumed.
+-- Writes `value` into a cell, and records a note that it was assumed.
 local function assume(row, key, value, why)
   row[key] = tostring(value)
   row.assumed[#row.assumed + 1] = key
@@ -58,23 +59,24 @@ end
 
 -- ---- the model
 
--- Returns which layers have experts, in the form of Megatron's option.
+-- Returns which layers have experts, in the form of Megatron's option --moe-layer-freq, or nil if
+-- all have.
 local function layers_with_experts(entry, layers)
   if entry.first then return ("([0]*%d+[1]*%d)"):format(entry.first, layers - entry.first) end
   return entry.every and tostring(entry.every) or nil
 end
 
--- Returns the size in a model's name ("DeepSeek V3 16B"), in billions; nil: it names none. Llama 4 names the parameters that a
--- token uses.
+-- Returns the size in a model's name ("DeepSeek V3 16B"), in billions of parameters, or nil if it
+-- names none. Names of Llama 4 do not count: they give the parameters that a token uses.
 local function named_size(name)
   local text, most = " " .. name:lower(), nil
   if text:find "llama[%s_-]?4" then return nil end
-  for size in text:gmatch "[^%dxa%.](%d+%.?%d*)[%s_-]?b%f[%A]" do most = math.max(most or 0, tonumber(size)) end -- "OLMoE-1B-7B"
+  for size in text:gmatch "[^%dxa%.](%d+%.?%d*)[%s_-]?b%f[%A]" do most = math.max(most or 0, tonumber(size)) end -- the largest size of a name counts: "OLMoE-1B-7B"
   return most
 end
 
--- Refuses the row if its model's configuration has another number of parameters than the row states (in billions). Names are
--- rounded: Gemma 7B has 8.5 billion.
+-- Refuses the row if its model's public configuration has another number of parameters than the row
+-- states (in billions). Names are rounded: Gemma 7B has 8.5 billion.
 local function check_size(row, entry)
   local stated, layers, most = tonumber(row.params_b), tonumber(row.n_layers), 1.1
   if not stated then stated, most = named_size(row.model), 1.6 end
@@ -86,7 +88,8 @@ local function check_size(row, entry)
   end
 end
 
--- If the model is known, its configuration also gives options for which the table has no column.
+-- Fills the sizes of the model from its public configuration. The configuration also gives options
+-- for which the table has no column.
 local function fill_model(row)
   local entry, from = catalog.find(row.model or "")
   if not entry and tonumber(row.params_b) and not named_size(row.model or "") then
@@ -122,9 +125,9 @@ local function fill_model(row)
   assume_open(row, "d_ff", 4 * dim, "four times the width")
 end
 
--- Megatron and NeMo pad a vocabulary to a multiple of 128 x tp, even if the row states it
--- (training/tokenizer/tokenizer.py: _vocab_size_with_padding). Megatron-Bridge pads it only if it comes from
--- a tokenizer (should_pad_vocab).
+-- Fills the vocabulary. Megatron and NeMo pad a vocabulary to a multiple of 128 x tp, even if the
+-- row states it (training/tokenizer/tokenizer.py: _vocab_size_with_padding). Megatron-Bridge pads
+-- it only if it comes from a tokenizer (should_pad_vocab).
 local function fill_vocabulary(row)
   if not is_open(row.vocab) then
     local pads = has(row, "framework", "^megatron%-lm") or has(row, "framework", "^megatron%-core") or has(row, "framework", "^nemo") and not has(row, "framework", "automodel")
@@ -143,8 +146,8 @@ end
 
 -- A row may name its configuration file, or several files that fit it (config_from, notes). The
 -- name of an NVIDIA file states the mesh, and whether products have 4 bits:
--- config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh. Returns the number of names, the number of names with 4
--- bits, and the mesh of most names ("tp1pp1cp8").
+-- config_DGXB200_8x8x1xtp1pp1cp8_8b_fp4.sh. Returns the number of named files, the number of those
+-- with 4 bits, and the mesh that most of them have ("tp1pp1cp8").
 local function named_files(row)
   local n, four, often, most = 0, 0, {}, nil
   local text = (row.notes or ""):find "%.sh" and row.notes or row.config_from or ""
@@ -168,10 +171,10 @@ end
 
 -- ---- precision, recomputation, states
 
--- Fills an open precision: 16 bits, unless the page says that its runs take the fastest precision
--- (precision_default). These train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers train in 4
--- bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names configuration files, the
--- precision of most of these files counts.
+-- Fills an empty precision: 16 bits, unless the page says that its runs use the fastest precision
+-- (precision_default). Such runs train in 8 bits if the GPU can. On Blackwell, NVIDIA's containers
+-- train in 4 bits since 25.09 (Transformer Engine 2.8: NVFP4BlockScaling). If the row names
+-- configuration files, the precision of most of these files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
   local n_files, n_four = named_files(row)
@@ -202,11 +205,12 @@ end
 
 -- ---- the mesh and the batch
 
--- Returns the bytes of weights and states, and the bytes of activations saved for one sequence. Both are sums
--- over all ranks of a replica. A parameter has 18 bytes: 2 for the weight, and 16 for the gradient and three
--- fp32 copies. With ZeRO, 8 bytes are counted. A frozen base (LoRA) has only weights. For each element of a
--- block's input, 34 bytes are saved (Korthikanti et al., arXiv 2205.05198). It is 20 if products save 8 bits,
--- 16 if the base is also frozen, and 2 if blocks are recomputed.
+-- Returns the bytes of weights and states, and the bytes of activations saved for one sequence.
+-- Both are sums over all ranks of a replica. A parameter takes 18 bytes: 2 for the weight, and 16
+-- for the gradient and three fp32 copies. With ZeRO, 8 bytes are counted. A frozen base (LoRA) has
+-- only weights. For each element of a block's input, 34 bytes are saved (Korthikanti et al., arXiv
+-- 2205.05198). It is 20 bytes if products save 8 bits, 16 if the base is also frozen, and 2 if
+-- blocks are recomputed.
 local function bytes_of(row)
   local params = tonumber(row.params_b)
   local dim, layers, ff = count(row, "d_model"), count(row, "n_layers"), count(row, "d_ff")
@@ -217,8 +221,8 @@ local function bytes_of(row)
   return n * states, kept * 1.0 * count(row, "seq", 4096) * dim * layers
 end
 
--- Returns the smallest number of ranks that can hold the model in nine tenths of their memory. It is a power
--- of two. The batch must have at least one sample for each group of this size.
+-- Returns the smallest number of ranks that can hold the model in nine tenths of their memory. It
+-- is a power of two. The batch must have at least one sample for each group of so many ranks.
 local function replica(row, n_gpus, gpu)
   local states, kept = bytes_of(row)
   local ranks, most = 1, gpu.memory * 1048576 * 0.9
@@ -236,22 +240,24 @@ local function fill_gpu(row)
     local name = gpus.find(row[key] or "")
     if name then return assume(row, "gpu", name, ("the cell %s names it"):format(key)) end
   end
-  -- Memory depends little on the GPU, but time does. A page may name the default of its recipes (gpu_default).
+  -- If the GPU is unknown, memory can still be predicted, because it depends little on the GPU, but
+  -- time cannot. A page may name the GPU that its recipes use by default (gpu_default).
   local default = not is_open(row.gpu_default) and row.gpu_default or nil
   if not default then row.no_time = "the GPU" end
   assume(row, "gpu", default or "A100-SXM4-80GB", default and "the default of its page's recipes" or "the device is open")
 end
 
--- A model without experts has no ranks of experts.
+-- A model without experts has no ranks of ep.
 local function fill_experts(row)
   if count(row, "ep", 1) > 1 and is_open(row.moe_experts) and not has(row, "hybrid_pattern", "^[^/]*e") then
     assume(row, "ep", 1, "the model has no experts")
   end
 end
 
--- NeMo's chunks on each rank: virtual_pipeline_model_parallel_size in the training configurations of
--- NeMo-Framework-Launcher (gpt3/175b.yaml, llama/llama2_70b.yaml, llama/llama3_70b.yaml,
--- nemotron/nemotron_22b.yaml and nemotron_340b.yaml). Each of these has the same tp and pp as NeMo's page.
+-- The number of chunks on each rank in NeMo: virtual_pipeline_model_parallel_size in the training
+-- configurations of NeMo-Framework-Launcher (gpt3/175b.yaml, llama/llama2_70b.yaml,
+-- llama/llama3_70b.yaml, nemotron/nemotron_22b.yaml and nemotron_340b.yaml). Each of these has the
+-- same tp and pp as NeMo's page.
 -- kind: documented; NeMo-Framework-Launcher's training configurations
 local recipe = "the framework's recipe of this model"
 local chunks = {
@@ -273,8 +279,8 @@ local function fill_chunks(row)
   end
 end
 
--- Fills the open degrees of parallelism, and the number of GPUs. If all weights are sharded, tp, pp and cp
--- are 1. Otherwise tp gets the ranks of a node, and pp gets the rest.
+-- Fills the empty degrees of parallelism, and the number of GPUs. If all weights are sharded, tp,
+-- pp and cp are 1. Otherwise tp gets the ranks of a node, and pp gets the rest.
 local function fill_mesh(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""] or refuse("no such GPU in the library: %s", row.gpu)
   local open = is_open(row.tp) and is_open(row.pp) and cuts_products(row)
@@ -292,15 +298,15 @@ local function fill_mesh(row)
   if not is_open(row.moe_experts) and calls_megatron then split = "1" end
   if count(row, "tp") > 1 then assume_open(row, "sp", split, "the framework's recipes") end
   if not is_open(row.n_gpus) then return end
-  -- Takes whole nodes. There are at least four micro-batches for each pipeline stage, so the bubble is small (GPipe,
-  -- arXiv 1811.06965). The step time depends on the number of data ranks, which is assumed, so the step time is not
-  -- scored.
+  -- Takes whole nodes, with at least four micro-batches for each pipeline stage, so that the bubble
+  -- is small (GPipe, arXiv 1811.06965). The step time depends on the assumed number of data ranks,
+  -- so it is not scored.
   local need, per_node = cells.replica(row), count(row, "gpus_per_node", gpus.find(row.gpu):find "^GB" and 4 or 8)
   need = math.max(need, count(row, "pp", 1) * count(row, "ep", 1) * count(row, "etp", 1))
   local data = count(row, "dp_shard", 1) * count(row, "dp_replicate", 1)
   if data > 1 and is_open(row.dp_replicate) then data = data * (row.directions or 1) end
   local whole = need > per_node and -(-need // per_node) * per_node or need
-  local from_memory = data == 1 and held.gpus(row, whole, cells.replica(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
+  local from_memory = data == 1 and gpu_count.of_memory(row, whole, cells.replica(row) * count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1))
   if from_memory then
     row.no_time = "the number of GPUs"
     cells.note_measured("the number of GPUs is taken from measured memory")
@@ -315,9 +321,9 @@ local function fill_mesh(row)
   assume(row, "n_gpus", -(-need // cells.replica(row)) * cells.replica(row), "the whole nodes that its mesh needs")
 end
 
--- If the row gives the tokens per second and the step time, the global batch follows from them. Otherwise, a
--- row without a global batch is assumed to have one micro-batch on each data rank, as Megatron does
--- (arguments.py).
+-- Fills the batch. If the row gives the tokens per second and the step time, the global batch
+-- follows from them. Otherwise, a row without a global batch is assumed to have one micro-batch on
+-- each data rank, as Megatron does (arguments.py).
 local function fill_batch(row)
   local data = math.max(1, count(row, "n_gpus") // cells.replica(row) // (row.directions or 1))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
@@ -342,8 +348,8 @@ local function fill_batch(row)
   end
 end
 
--- Makes the batch a multiple of micro-batch x data ranks. The micro-batch is made smaller if that is enough; otherwise
--- the batch is made larger.
+-- Makes the batch a multiple of micro-batch x data ranks. If a smaller micro-batch is enough for
+-- that, the micro-batch is made smaller; otherwise the batch is made larger.
 local function even_batch(row)
   local data, micro, batch = math.max(1, count(row, "n_gpus") // cells.replica(row)), count(row, "micro_batch"), count(row, "global_batch_seqs")
   if batch % (micro * data) == 0 then return end
@@ -366,7 +372,7 @@ function m.fill(row)
   hybrid.fill(row)
   local open_seq = is_open(row.seq)
   fill_gpu(row)
-  for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" mean one rank, too
+  for _, key in ipairs { "tp", "pp", "cp", "ep", "vp" } do  -- "0" and "None" become "1"
     if not is_open(row[key]) then row[key] = tostring(count(row, key, 1)) end
   end
   fill_model(row)

@@ -1,11 +1,14 @@
--- The layers of a hybrid model, as Megatron writes them (core/models/hybrid/hybrid_layer_allocation.py): M Mamba, G gated delta net,
--- * attention, D sparse attention, + latent attention, - MLP, E experts. "|" separates the parts of a pipeline. Each part after "/"
--- is a head that predicts a further token. All heads have the same layers.
+-- The layers of a hybrid model, as Megatron writes them
+-- (core/models/hybrid/hybrid_layer_allocation.py). The letters are: M Mamba, G gated delta net, *
+-- attention, D sparse attention, + latent attention, - MLP, E experts. "|" separates the parts of a
+-- pipeline. After each "/" follow the layers of a head that predicts a further token. All heads
+-- have the same layers.
 local cells = require "tandem.published.cells"
 local m = {}
 
--- Returns the letters of the layers, the number of layers in each part of the pipeline (nil: the pattern has one part), the letters
--- of a head, and the number of heads; nil: the row has no pattern.
+-- Returns the letters of the layers, the number of layers in each part of the pipeline (nil: the
+-- pattern has one part), the letters of a head, and the number of heads. Returns nil if the row has
+-- no pattern.
 function m.read(row)
   if cells.is_open(row.hybrid_pattern) then return nil end
   local text = row.hybrid_pattern:gsub("%s", "")
@@ -19,17 +22,17 @@ function m.read(row)
   return first:gsub("|", ""), #parts > 1 and parts or nil, further, heads
 end
 
--- Returns the number of blocks that the heads add to the model.
+-- Returns the number of blocks that the heads for further tokens add to the model.
 function m.further_blocks(row)
   local heads = cells.count(row, "mtp_layers", 0)
   local _, _, further = m.read(row)
   return heads * (further and further ~= "" and #further or 1)
 end
 
--- Fills the cells that the pattern implies: the layers, the chunks of each rank, the heads. Megatron, too, takes the number of
--- layers from the pattern.
+-- Fills the cells that the pattern implies: the number of layers, the chunks of each rank, the
+-- heads. Megatron, too, takes the number of layers from the pattern.
 function m.fill(row)
-  if cells.has(row, "hybrid_pattern", "^%s*no") then row.hybrid_pattern = "" end -- "none"
+  if cells.has(row, "hybrid_pattern", "^%s*no") then row.hybrid_pattern = "" end -- "none", "no"
   local letters, parts, _, heads = m.read(row)
   if not letters then return end
   row.n_layers = tostring(#letters)

@@ -1,4 +1,4 @@
--- The head and the loss of Megatron's published runs: how their options change a profile.
+-- The head and the loss of Megatron's published runs: their options change the profile.
 local cells, megatrons = require "tandem.published.cells", require "tandem.published.megatron"
 local recipes = require "tandem.published.recipes"
 local count, has, flag = cells.count, cells.has, cells.flag
@@ -12,17 +12,18 @@ local function with(from, changes)
   return own
 end
 
--- Returns true if the loss holds a second fp32 copy of the logits. Until June 2024 (Megatron-Core
--- 0.7), the loss made a copy to subtract in, while its caller still held the first one
--- (core/tensor_parallel/cross_entropy.py).
+-- Returns true if a second fp32 copy of the logits exists during the loss. Until June 2024
+-- (Megatron-Core 0.7), the loss subtracted in a copy of its own, while its caller still had the
+-- first copy (core/tensor_parallel/cross_entropy.py).
 local function copies_logits(row)
   local major, minor = row.framework:lower():match "core[%s_v%-]*(%d+)%.(%d+)"
   return major ~= nil and tonumber(major) == 0 and tonumber(minor) < 8
 end
 
--- With --defer-embedding-wgrad-compute, the last stage computes the weight gradients of the head at the end of a step.
--- Returns the bytes that it holds until then: inputs and gradients of the head, of at most --wgrad-deferral-limit
--- micro-batches. `stated`: the limit that the row's source states. Without a limit, all micro-batches are deferred.
+-- With --defer-embedding-wgrad-compute, the last stage computes the weight gradients of the head at
+-- the end of a step. Returns the bytes that it keeps until then: inputs and gradients of the head,
+-- of at most --wgrad-deferral-limit micro-batches. Returns nil without the option. stated: the
+-- limit that the row's source states. Without a limit, all micro-batches are deferred.
 -- kind: source; core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication
 local function deferred(row, n_micro, stated)
   if not has(row, "notes", "defer%-embedding%-wgrad") or count(row, "pp") == 1 then return nil end
@@ -31,9 +32,10 @@ local function deferred(row, n_micro, stated)
   return math.min(n_micro, limit > 0 and limit or n_micro) * tokens * 2 * (count(row, "vocab") // count(row, "tp") + count(row, "d_model"))
 end
 
--- Returns the bytes of the heads that predict further tokens (transformer/multi_token_prediction.py),
--- without their blocks. Each loss keeps its fp32 softmax for the backward pass. In a pipeline, the last
--- stage also has the embedding, its gradient in fp32, and the 12 bytes of Adam's states for each parameter.
+-- Returns the bytes of the heads that predict further tokens
+-- (transformer/multi_token_prediction.py), without their blocks, or nil if there are none. Each
+-- loss keeps its fp32 softmax for the backward pass. In a pipeline, the last stage also has the
+-- embedding, its gradient in fp32, and the 12 bytes of Adam's states for each parameter.
 local function further(row, data)
   local n = count(row, "mtp_layers", 0)
   if n == 0 then return nil end
@@ -42,15 +44,16 @@ local function further(row, data)
   return n * 4 * tokens * cut + (count(row, "pp") > 1 and math.floor(states * cut * count(row, "d_model")) or 0)
 end
 
--- Changes the head and the loss of the profile as the row says. A fused loss (--cross-entropy-loss-fusion) is compiled
--- (core/fusions/fused_cross_entropy.py: jit_fuser), and its gradient is a new fp32 tensor. Without fusion, the gradient
--- is computed in place. Transformer Engine's fused loss computes in the 16-bit logits themselves
--- (pytorch/cross_entropy.py).
+-- Changes the profile's ops of the head and the loss as the row says. A fused loss
+-- (--cross-entropy-loss-fusion) is compiled (core/fusions/fused_cross_entropy.py: jit_fuser), and
+-- its gradient is a new fp32 tensor. Without fusion, the gradient is computed in place. Transformer
+-- Engine's fused loss computes in the memory of the 16-bit logits (pytorch/cross_entropy.py).
 function m.changes(row, own, how, stated_limit)
   local data = math.max(1, count(row, "n_gpus") // (count(row, "tp") * count(row, "pp")))
   local held = (deferred(row, how.n_micro, stated_limit) or 0) + (further(row, data) or 0)
-  -- These bytes are on the last stage, but a profile has one number of bytes for all ranks. So they count only if
-  -- the log prints the memory of the last stage. If not, a rank of the first stage is assumed to need the most.
+  -- These bytes are on the last stage, but a profile has one number of bytes for all ranks. So they
+  -- count only if the log prints the memory of the last stage. Otherwise a rank of the first stage
+  -- is assumed to need the most.
   -- kind: assumed; with 1F1B, the first stage holds the activations of most micro-batches
   if held > 0 and count(row, "pp") > 1 and own.reports_rank ~= "last" then
     cells.note("a rank of the first stage is assumed to need most; %.1f GB for the head of the last stage do not count", held / 1e9)

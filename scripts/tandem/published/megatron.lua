@@ -1,5 +1,6 @@
--- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
--- model that a row's cells state, and the effect of the framework's options on memory and passes.
+-- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed:
+-- builds the model that a row's cells state, and computes the effect of the framework's options on
+-- memory and passes.
 local recipes, schedules = require "tandem.published.recipes", require "tandem.published.schedules"
 local cells, nn, experts = require "tandem.published.cells", require "tandem.nn", require "tandem.experts"
 local blocks, hybrid = require "tandem.published.blocks", require "tandem.published.hybrid"
@@ -8,8 +9,8 @@ local m = {}
 
 -- ---- the model
 
--- Returns true if the row states the parts of its blocks. Only a table with Megatron's own columns
--- does so.
+-- Returns true if the row states the parts of its blocks. Only tables with Megatron's own columns
+-- do.
 function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
 
 local function norm_of(row)
@@ -22,7 +23,7 @@ local function is_gated(row) return has(row, "activation", "glu") end
 
 local function activation_of(row)
   if has(row, "activation", "^swiglu") or has(row, "activation", "^silu") then return nn.silu end
-  -- GELU stands for a squared ReLU, which reads and writes as many bytes.
+  -- A squared ReLU is planned as GELU, which reads and writes as many bytes.
   if has(row, "activation", "^geglu") or has(row, "activation", "^gelu") or has(row, "activation", "relu") then return nn.gelu end
   refuse("activation is not known: %s", row.activation)
 end
@@ -38,19 +39,20 @@ local function mlp(row, dim, hidden, bias)
     forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
 end
 
--- Returns the number of rows that the products of experts compute, relative to balanced experts that drop no
--- token. With padding (--moe-pad-expert-input-to-capacity), this is the capacity factor. A factor below 1
--- drops tokens.
+-- Returns the number of rows that the products of experts compute, divided by the number for
+-- balanced experts that drop no token. With padding (--moe-pad-expert-input-to-capacity), this is
+-- the capacity factor. A factor below 1 drops tokens.
 local function capacity(row)
   local factor = tonumber((row.moe_capacity or ""):match "(%d+%.?%d*)")
   if not factor or factor <= 0 or (row.moe_capacity or ""):find "^%s*%-" then return 1 end
   return (has(row, "moe_capacity", "pad") or factor < 1) and factor or 1
 end
 
--- Makes a mixture of experts. Every expert gets the same number of tokens: Megatron drops none, and its
--- routers are balanced. If the row gives moe_latent, a product makes tokens narrower before the exchange, and
--- another makes them wide again after it (core/transformer/moe/moe_layer.py). The plan's router reads the
--- narrow tokens.
+-- Makes a mixture of experts. Every expert gets the same number of tokens: Megatron drops none, and
+-- its routers are assumed to be balanced. If the row gives moe_latent, one product makes tokens
+-- narrower before the exchange, and another makes them wide again after it
+-- (core/transformer/moe/moe_layer.py). The plan's router reads the narrow tokens. cut: true if tp
+-- splits the matrices of experts.
 local function mixture(row, dim, cut)
   local width = count(row, "moe_latent", dim)
   local routed = nn.moe { dim = width, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
@@ -72,25 +74,30 @@ end
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 m.common_divisor = gcd
 
--- Returns over how many ranks each expert's matrices are divided. This is the size of tp, unless the row says
--- otherwise. All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1 (067f987d: perf_recipes and recipes).
+-- Returns the number of ranks over which each expert's matrices are divided: the size of tp, unless
+-- the row says otherwise. All recipes of Megatron-Bridge set expert_tensor_parallel_size = 1
+-- (067f987d: perf_recipes and recipes).
 local function expert_tp(row) return count(row, "etp", has(row, "framework", "^megatron%-bridge") and 1 or count(row, "tp")) end
 
--- Returns true if the plan takes the ranks of ep first from tp, and then from the `data` ranks.
+-- Returns true if the plan's ep is folded: it takes its ranks first from tp, and then from the
+-- `data` ranks.
 function m.folds(row, data)
   local tp, ep = count(row, "tp"), count(row, "ep", 1)
   return tp > 1 and expert_tp(row) == 1 and cells.sequence(row) and ep % tp == 0 and data % (ep // tp) == 0
 end
 
--- Returns the plan's axes for experts: the degree ep, whether it is folded, the data ranks, cp and the
--- micro-batch. data: the ranks with different samples. shared: the ranks that share a sequence.
--- If tp does not cut experts (--expert-tensor-parallel-size 1), Megatron takes the ranks of ep first from tp,
--- and each rank of tp then has its own tokens. A plan does the same with a folded ep. Otherwise a plan takes
--- ep out of the data ranks only, but Megatron's ep may also extend over cp. So the ranks of cp are planned as
--- data ranks with fewer samples each. If tp cuts the experts, a rank has as many bytes of experts and as many
--- products as in Megatron.
--- With tp, a plan cannot exchange the heads of a Mamba mixer. So the ranks that share its sequences are then
--- planned as data ranks, too.
+-- Returns the plan's axes for experts: the degree ep, whether it is folded, the data ranks, cp and
+-- the micro-batch. data: the number of ranks with different samples. shared: the number of ranks
+-- that share a sequence.
+--
+-- Megatron's ep may take ranks of tp or cp. If tp does not split experts
+-- (--expert-tensor-parallel-size 1), it takes ranks of tp first, and each of them then has its own
+-- tokens; a folded ep plans this. Any other ep of a plan takes only data ranks. So the ranks of cp
+-- are planned as data ranks with fewer samples each. If tp splits the experts, a rank then has as
+-- many bytes of experts and as many products as in Megatron.
+--
+-- With tp, a plan cannot exchange the heads of a Mamba mixer among the ranks that share a sequence.
+-- So these ranks are planned as data ranks, too.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -101,7 +108,7 @@ function m.place(row, data, shared)
   end
   local stages = count(row, "pp", 1)
   if cells.is_open(row.etp) and count(row, "n_gpus") % (ep * expert_tp(row) * stages) ~= 0 and count(row, "n_gpus") % (ep * stages) == 0 then
-    row.etp = "1" -- the only usual size with which the run could start
+    row.etp = "1" -- with the default size of etp, the run could not start
     cells.note("etp is not stated; 1 is assumed, because %d x tp %d x pp %d ranks are too many", ep, count(row, "tp"), stages)
   end
   local cut = ep * expert_tp(row)
@@ -114,16 +121,16 @@ function m.place(row, data, shared)
   return at
 end
 
--- Returns true if tp divides the matrices of the experts in the plan. ep: the number of data ranks over which
--- the plan divides the experts.
+-- Returns true if tp splits the matrices of the experts in the plan. ep: the number of data ranks
+-- over which the plan divides the experts.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
 end
 
--- Returns the number of blocks in each part of --pipeline-model-parallel-layout; nil: the cell is
--- open. In "Et*2|(tt|)*5t|tmL", "|" separates parts, t is a block, m a head that predicts a further
--- token, E the embedding and L the loss (transformer/pipeline_parallel_layer_layout.py).
+-- Returns the number of blocks in each part of --pipeline-model-parallel-layout, or nil if the cell
+-- is empty. In "Et*2|(tt|)*5t|tmL", "|" separates parts, t is a block, m a head that predicts a
+-- further token, E the embedding and L the loss (transformer/pipeline_parallel_layer_layout.py).
 function m.layout(row)
   if cells.is_open(row.pipeline_layout) then return nil end
   local text = row.pipeline_layout:gsub("[\\%s,\"']", "")
@@ -134,10 +141,10 @@ function m.layout(row)
   return split
 end
 
--- Returns the number of blocks in each part of the pipeline; nil: all are equal. A part is a stage,
--- or a chunk if a rank has several. The row states the layout, or the numbers of the first and the
--- last part. Or it states that the embedding and the loss count as blocks (MLPerf's ASYM_PP_EMBED
--- and ASYM_PP_LOSS).
+-- Returns the number of blocks in each part of the pipeline, or nil if all parts are equal. A part
+-- is a stage, or a chunk if a rank has several. The row states the layout, or the numbers of the
+-- first and the last part, or that the embedding and the loss count as blocks (MLPerf's
+-- ASYM_PP_EMBED and ASYM_PP_LOSS).
 function m.split(row)
   local layers, notes, layout = count(row, "n_layers"), row.notes or "", m.layout(row)
   local blocks = 0
@@ -172,14 +179,16 @@ function m.split(row)
   return split
 end
 
--- Returns Megatron's interleaved schedule if the row states how many micro-batches pass through a chunk
--- before the next chunk's turn; nil: the row does not say, so it is the number of stages.
+-- Returns Megatron's interleaved schedule if the row states how many micro-batches pass through a
+-- chunk before the next chunk's turn. Returns nil if it does not; the number is then that of the
+-- stages.
 function m.schedule(row)
   local at_once = tonumber((row.notes or ""):match "microbatch%-group%-size%-per%-virtual%-pipeline%-stage=(%d+)")
   return at_once and schedules.interleaved(at_once)
 end
 
--- Returns the attention of the row. Megatron's default for the width of a head is d_model / heads.
+-- Returns the attention of the row, and its matrices that tp splits by columns. Megatron's default
+-- for the width of a head is d_model / heads.
 local function attention_of(row, shape)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   local rank = blocks.latent(row, "q_lora")
@@ -194,8 +203,8 @@ local function attention_of(row, shape)
     rope_theta = shape.rope and 10000.0 or nil }, { "wq", "wk", "wv" }
 end
 
--- Makes a block: one layer of a hybrid (`second` is nil), or attention followed by an MLP. columns: the
--- matrices of `first` that tp cuts by columns.
+-- Makes a block: one layer of a hybrid (`second` is nil), or attention followed by an MLP. columns:
+-- the matrices of `first` that tp splits by columns.
 local function block_of(norm, dim, first, columns, second)
   local cut = {}
   for i, name in ipairs(columns) do cut[i] = "first." .. name end
@@ -207,8 +216,9 @@ local function block_of(norm, dim, first, columns, second)
     end }
 end
 
--- A mixer of Mamba-2. Its defaults are Megatron's (mamba_state_dim, mamba_head_dim, mamba_num_groups).
--- The inner width is twice the model's width. The scan works on 128 tokens at a time.
+-- Makes a mixer of Mamba-2. Its defaults are Megatron's (mamba_state_dim, mamba_head_dim,
+-- mamba_num_groups). The inner width is twice the model's width. The scan works on 128 tokens at a
+-- time.
 local function mamba(row, dim)
   local notes = row.notes or ""
   local function option(name, default) return math.tointeger(tonumber(notes:match("mamba%-" .. name .. "=(%d+)"))) or default end
@@ -247,9 +257,9 @@ local function plain_layers(row, shape)
   return layers
 end
 
--- T5: a sequence has the encoder's tokens, then the decoder's (--decoder-seq-length). If the row does not
--- give the number of the decoder's tokens, 128 is assumed, as in Megatron's examples and tests. T5's relative
--- position bias is left out.
+-- T5: a sequence has the encoder's tokens, then the decoder's (--decoder-seq-length). If the row
+-- does not state the number of the decoder's tokens, 128 is assumed, as in Megatron's examples and
+-- tests. T5's relative position bias is not planned.
 local function decoder_tokens(row) return count(row, "decoder_seq", 128) end
 function m.tokens(row) return count(row, "seq") + (has(row, "model", "^t5") and decoder_tokens(row) or 0) end
 
@@ -286,7 +296,7 @@ local function encoder_and_decoder(row, shape)
 end
 
 function m.model(row, cut_experts)
-  row.names_parts = true
+  row.names_parts = true -- the model's modules have the names that `blocks.recomputed` uses
   if has(row, "notes", "encoder") and not has(row, "model", "^t5") then refuse("an encoder beside the decoder is not in this version") end
   local dim, vocab, tied = count(row, "d_model"), count(row, "vocab"), flag(row, "untie_embeddings") == false
   local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^ro[pt]"), causal = not has(row, "model", "^bert"),
@@ -294,13 +304,14 @@ function m.model(row, cut_experts)
     -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
     bias = not is_gated(row) and has(row, "normalization", "^layer") }
   if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
-  -- If ranks share sequences (cp > 1), the learned table of positions is left out, because a plan cannot
-  -- train one there. The table would have about 1 / 50 of the embedding's size.
+  -- If ranks share sequences (cp > 1), the learned table of positions is not planned, because a
+  -- plan cannot train one there. Its size would be about 1 / 50 of the embedding's.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
   local letters, _, head_letters = hybrid.read(row)
   local layers = letters and hybrid_layers(row, shape, letters) or plain_layers(row, shape)
-  -- Each head that predicts a further token (MTP) is planned as one more block. Not planned: the product that joins the
-  -- vectors of two tokens, and the time of its head and loss. loss.lua counts their bytes.
+  -- Each head that predicts a further token (MTP) is planned as one more block. Two parts of it are
+  -- not planned: the product that joins the vectors of two tokens, and the time of its head and
+  -- loss. loss.lua counts their bytes.
   local further = count(row, "mtp_layers", 0)
   if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
   local head = (head_letters or "") ~= "" and hybrid_layers(row, shape, head_letters) or { layers[#layers] }
@@ -322,9 +333,9 @@ end
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
 
--- Returns true if attention writes its scores to memory. The row may name the kernel. If not,
--- Transformer Engine is assumed to choose flash attention. Megatron's own block ("local") writes
--- scores unless flash attention is requested.
+-- Returns true if attention writes its scores to memory. The row may name the kernel. If it does
+-- not, Transformer Engine is assumed to choose flash attention. Megatron's own block ("local")
+-- writes scores unless flash attention is requested.
 function m.writes_scores(row)
   local backend = (row.attention_backend or ""):lower()
   if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
@@ -335,12 +346,12 @@ function m.writes_scores(row)
   return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
 end
 
--- Adds to the attention ops the kernels of a ring of `n` ranks. In a model with experts, the ranks of cp are
--- planned as data ranks (`place`), but in Megatron they still pass keys and values around a ring. For each
--- rank of the ring, there are about twelve more ops in each direction: copies, a message each way, the
--- attention kernel, and corrections (Transformer Engine,
--- attention/dot_product_attention/context_parallel.py). A plan that gathers keys already has copies and
--- messages, so its profile counts only the kernels (ring_kernels).
+-- Adds to the attention ops the kernels of a ring of `n` ranks. In a model with experts, the ranks
+-- of cp are planned as data ranks (`place`), but in Megatron they still pass keys and values around
+-- a ring. Each rank of the ring costs about twelve more ops in each direction: copies, a message
+-- each way, the attention kernel, and corrections (Transformer Engine,
+-- attention/dot_product_attention/context_parallel.py). A plan that gathers keys already has copies
+-- and messages, so its profile counts only the kernels (ring_kernels).
 -- kind: source; ops of a step of the ring, counted in its source
 local ring_ops = 12
 function m.adds_ring(ops, n)
@@ -353,13 +364,14 @@ function m.adds_ring(ops, n)
 end
 
 -- Returns true if PyTorch computes the softmax of the scores in fp32
--- (core/fusions/fused_softmax.py: forward_torch_softmax). Four bytes are then saved for each score
+-- (core/fusions/fused_softmax.py: forward_torch_softmax). Then four bytes are saved for each score
 -- instead of two.
 local function unfused_softmax(row) return has(row, "fusions_off", "no%-masked%-softmax%-fusion") end
 
--- Returns the ops of the profile that the row changes. Bytes for each score (Korthikanti et al.,
--- arXiv 2205.05198, 4.1): two for the softmax; with dropout also one for the mask and two for the
--- masked softmax. The mask of hidden dropout takes one byte for each element of each residual sum.
+-- Returns the ops of the profile that the row changes. Attention that writes scores saves for each
+-- score two bytes of the softmax and, with dropout, one more for the mask and two for the masked
+-- softmax (Korthikanti et al., arXiv 2205.05198, 4.1). Hidden dropout saves a mask of one byte for
+-- each element of each residual sum.
 function m.ops(row)
   local ops = {}
   if m.writes_scores(row) then
@@ -369,17 +381,18 @@ function m.ops(row)
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
-  -- Experts without a gate use a separate kernel that multiplies the output of GELU by the router's
-  -- weights. This kernel saves the output of GELU (core/transformer/moe/experts.py: bias_act_func).
+  -- If experts have no gate, a separate kernel multiplies the output of GELU by the router's
+  -- weights. It saves the output of GELU (core/transformer/moe/experts.py: bias_act_func).
   if not cells.is_open(row.moe_experts) and cells.is_open(row.hybrid_pattern) and has(row, "activation", "^gelu") then
     ops.gelu = { kernels = 1, passes = 2, saved = 2 }
   end
   return ops
 end
 
--- Returns `ops` with a mark on each op that saves its inputs in 8 bits. Megatron can do so for the activation
--- of an MLP (activation_func_fp8_input_store), and NeMo's recipe for LoRA with 8-bit weights switches it on.
--- With 8-bit attention (FP8_DPA), Transformer Engine also saves queries, keys and values in 8 bits.
+-- Returns `ops` with a mark on each op that saves its inputs in 8 bits. Megatron can do so for the
+-- activation of an MLP (activation_func_fp8_input_store), and NeMo's recipe for LoRA with 8-bit
+-- weights requests it. With 8-bit attention (FP8_DPA), Transformer Engine also saves queries, keys
+-- and values in 8 bits.
 function m.keeps_bytes(row, ops)
   local own = {}
   for name, op in pairs(ops) do own[name] = op end
@@ -393,11 +406,11 @@ function m.keeps_bytes(row, ops)
   return own
 end
 
--- Returns the bytes of Transformer Engine's cuBLAS workspaces; nil: the row does not use it. It takes one
--- from PyTorch: 32 MiB since Hopper and 4 MiB before (module/base.py, get_cublas_workspace_size_bytes).
--- Grouped products have four more (get_multi_stream_cublas_workspace). Products that overlap with tp's
--- communication have three more, one for each stream (cpp_extensions/gemm.py: get_cublas_workspace,
--- _NUM_MAX_UB_STREAMS).
+-- Returns the bytes of Transformer Engine's cuBLAS workspaces, or nil if the row does not use
+-- Transformer Engine. It takes one workspace from PyTorch: 32 MiB since Hopper and 4 MiB before
+-- (module/base.py, get_cublas_workspace_size_bytes). Grouped products have four more
+-- (get_multi_stream_cublas_workspace). Products that overlap with tp's communication have three
+-- more, one for each stream (cpp_extensions/gemm.py: get_cublas_workspace, _NUM_MAX_UB_STREAMS).
 function m.library(row, gpu)
   if has(row, "transformer_impl", "^local") or (row.transformer_impl or "") == "" then return nil end
   local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
@@ -405,10 +418,10 @@ function m.library(row, gpu)
   return (1 + (grouped and 4 or 0) + (m.overlaps(row) and 3 or 0)) * one
 end
 
--- Sets where the profile puts weight gradients. By default, the product for a weight gradient adds to the
--- fp32 buffer itself. Autograd still needs a tensor for it, which nothing reads; Transformer Engine keeps one
--- such tensor for each size. With --no-gradient-accumulation-fusion, each product makes a tensor, and a hook
--- adds it to the buffer.
+-- Sets where the profile puts weight gradients. By default, the product for a weight gradient adds
+-- to the fp32 buffer itself. Autograd still needs a tensor of the gradient's size, which nothing
+-- reads. Transformer Engine keeps one such tensor for each size. With
+-- --no-gradient-accumulation-fusion, each product makes a tensor, and a hook adds it to the buffer.
 function m.gradients(row, own)
   local te = not has(row, "transformer_impl", "^local")
   own.makes_gradients = true
@@ -424,10 +437,10 @@ function m.overlaps(row)
   return told and cells.sequence(row) and count(row, "tp") > 1 or nil
 end
 
--- Returns the fraction of an exchange between the ranks of ep that products wait for; nil: ep is 1. DeepEP
--- and HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that has one of its experts.
--- A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With --overlap-moe-expert-parallel-comm,
--- another micro-batch computes during the exchange.
+-- Returns the fraction of an exchange between the ranks of ep for which products wait, or nil if ep
+-- is 1. DeepEP and HybridEP (--moe-token-dispatcher-type flex) send a token once to each node that
+-- has one of its experts. A NIC of 48 GB/s then moves 43 GB/s (DeepEP's README, EP16). With
+-- --overlap-moe-expert-parallel-comm, another micro-batch computes during the exchange.
 function m.exchange_part(row, per_node, n_micro, folded)
   local ep, k = count(row, "ep", 1), count(row, "moe_topk", 1)
   if ep == 1 then return nil end
@@ -440,13 +453,13 @@ function m.exchange_part(row, per_node, n_micro, folded)
   return part
 end
 
--- Returns true if a step or a layer was captured as a CUDA graph. The host then launches the graph in one
--- call, which takes it about a microsecond for each kernel. Each kernel is assumed to start 2 us sooner on
--- the device (published/cluster.lua).
+-- Returns true if a step or a layer was captured as a CUDA graph. The host then launches the graph
+-- in one call, which takes it about a microsecond for each kernel. On the device, each kernel is
+-- assumed to start 2 us sooner (published/cluster.lua).
 function m.is_graph(row) return has(row, "cuda_graph", "cuda_graph=[1t]") or cells.switch(row.cuda_graph) == true or has(row, "cuda_graph", "^full") and not has(row, "cuda_graph", "=") end
--- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and NeMo. Then the
--- host times that were fitted to Megatron-Core apply. The rows of NeMo itself say little about host times:
--- their models are large, so the device never waits for the host.
+-- Returns true if the host runs the Python modules of Megatron-Core, as in Megatron-Bridge and
+-- NeMo. Then the host times that were fitted to Megatron-Core apply. NeMo's own rows say little
+-- about host times: their models are large, so the device never waits for the host.
 function m.runs_modules(row)
   return not m.is_graph(row) and (has(row, "framework", "^megatron%-bridge") or has(row, "framework", "^nemo"))
 end
@@ -455,7 +468,7 @@ function m.graph(row, own)
   own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
 end
 
--- Returns the attention kernel if it differs from the profile's; nil: it does not. NeMo's launcher
+-- Returns the attention kernel if it differs from the profile's, otherwise nil. NeMo's launcher
 -- switched cuDNN's attention off in its releases 24.01 to 24.07 (launcher_scripts/conf/config.yaml:
 -- NVTE_FUSED_ATTN: 0). Transformer Engine then calls FlashAttention-2.
 -- kind: source; NeMo-Framework-Launcher, tags 24.01 to 24.09

@@ -1,6 +1,6 @@
--- Reads Megatron's own columns of published training runs: switches, the parts of a block, experts, number
--- types.
-local cells, words, catalog = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.catalog"
+-- Reads Megatron's own columns in tables of published training runs: switches, the parts of a
+-- block, experts, number types.
+local cells, catalog = require "tandem.published.cells", require "tandem.published.catalog"
 local m = {}
 
 local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:sub(1, 60)) end
@@ -19,7 +19,7 @@ local function switches(row)
   if not cells.is_open(row.activation) then
     local text, not_gated = affirmed("activation", { "%f[%a]gat%a*", "%f[%a]glu%f[%A]", "swiglu", "geglu", "reglu" })
     not_gated = not_gated or text:find "ungated"
-    local gated = text:find "%f[%a]gated" or text:find "^swi%-" or text:find "^silu%s*$" or text:find "^swish" -- a configuration's hidden_act
+    local gated = text:find "%f[%a]gated" or text:find "^swi%-" or text:find "^silu%s*$" or text:find "^swish" -- "silu" and "swish" are the hidden_act of a configuration
     row.activation = not_gated and text:gsub("^%W+", ""):gsub("^swish", "silu") or row.activation
     if gated and not not_gated then row.activation = text:find "gelu" and "geglu" or "swiglu" end
   end
@@ -37,8 +37,8 @@ end
 
 local ordinals = { other = 2, second = 2, third = 3, fourth = 4, layer = 1, block = 1 }
 
--- Returns the number of dense layers at the start that a text gives: "first 3 layers dense", "all but first
--- layer"; nil: it gives none.
+-- Returns the number of dense layers at the start that a text gives: "first 3 layers dense", "all
+-- but first layer". Returns nil if it gives none.
 local function dense_layers(text)
   text = text:gsub("%f[%a]the%f[%A] ?", ""):gsub("%f[%a]is%f[%A] ?", ""):gsub("%f[%a]are%f[%A] ?", ""):gsub("%f[%a]for%f[%A] ?", "")
   text = text:gsub("%f[%a]first (%a)", "first 1 %1"):gsub("first%s*$", "first 1")
@@ -46,7 +46,8 @@ local function dense_layers(text)
     text:match "^all[^%w]* ?except first (%d+)" or text:match "^every layer but first (%d+)" or text:match "^every layer except first (%d+)")
 end
 
--- Returns the period of layers with experts that a text names: "all", "every 4th layer", "interleaved", "interleave_moe_layer_step=2"; nil: none.
+-- Returns the period of layers with experts that a text names: "all", "every 4th layer",
+-- "interleaved", "interleave_moe_layer_step=2". Returns nil if it names none.
 local function period_of(text)
   if text:find "^all ?$" or text:find "^all %a*[%s%-]*layers?$" or text:find "^1 ?%( ?all" or text:find "^1 ?%( ?every layer" then return 1 end
   if text:find "dense" and not text:find "^altern" or text:find "except" or text:find "%f[%a]but%f[%A]" or text:find "^not?%f[%A]" or text:find "^without" then return nil end
@@ -57,8 +58,9 @@ local function period_of(text)
   return (text:find "^1:1%s*$" or text:find "^altern[%a ]*$" or text:find "^interleav[%a ]*$") and 2 or nil
 end
 
--- Writes which layers have experts in the form of Megatron's option. A cell may also be "[0, 1, 1]" or
--- "([0]*1+[1]*2)*2". Any other text stays as it is, and is refused when the model is made (blocks.lua).
+-- Rewrites the cell moe_layer_freq in the form of Megatron's option. The cell may also be "[0, 1,
+-- 1]" or "([0]*1+[1]*2)*2". Any other text stays as it is, and blocks.lua refuses it when it makes
+-- the model.
 local function layers_with_experts(row)
   local cell = row.moe_layer_freq:lower():gsub("%s+", " "):match "^ ?(.-) ?$":gsub("^first_k_dense_replace ?[:=] ?(%d+)", "first %1 dense")
   local dense, period = dense_layers(cell), period_of(cell)
@@ -78,8 +80,8 @@ local function layers_with_experts(row)
   row.moe_layer_freq = text:gsub("%d", "+[%0]*1"):sub(2)
 end
 
--- Reads the cells of experts: the dispatcher of tokens, the widths of the products, and whether the products
--- of all experts are grouped.
+-- Reads the cells of experts: the token dispatcher, the widths of the products, and whether the
+-- products of all experts are grouped.
 local function experts(row)
   local how, denied = cells.without_denied((row.moe_dispatcher or ""):lower():gsub("deep[_%-%s]ep", "deepep"), { "deepep", "hybridep", "flex", "all[%s_%-]?to[%s_%-]?all", "all[%s_%-]?2[%s_%-]?all" })
   if denied or how:find "deepep" then row.moe_dispatcher = how end
@@ -103,7 +105,7 @@ local function experts(row)
   if not cells.is_open(row.moe_layer_freq) then layers_with_experts(row) end
 end
 
--- Reads the scales of 8-bit numbers, and the modules that are recomputed.
+-- Reads the kind of scales of 8-bit numbers, and the modules that are recomputed.
 local function options(row)
   local recipe = (row.fp8_recipe or ""):lower()
   recipe = cells.without_denied(recipe, { "%d+%s*x%s*%d+", "%f[%a]sc%f[%A]", "sub%-?channels?" })
@@ -138,7 +140,7 @@ local function megatron_words(row)
     for _, name in ipairs { "masked-softmax", "gradient-accumulation", "bias-swiglu", "rope", "bias-gelu" } do
       local pattern = name:gsub("%-", "[%%s%%-]")
       local on = text:find(pattern .. "[%s%-]*fusion[%s:=%(]*on%f[%A]") or text:find(pattern .. "[%s%-]*fusion[%s:=%(]*enabled")
-      if text:find("no[%s%-]+" .. pattern) then on = nil end -- the option itself is on
+      if text:find("no[%s%-]+" .. pattern) then on = nil end -- the option --no-...-fusion itself is on
       if text:find(pattern) and not on then text = text .. " no-" .. name .. "-fusion" end
       if on then text = text:gsub(pattern .. "[%s%-]*fusion[%s:=%(]*%a+", "") end
     end
@@ -146,7 +148,7 @@ local function megatron_words(row)
   end
 end
 
--- Writes the cells of a row in the tables' words.
+-- Rewrites the cells of a row in the words that the other files know.
 function m.normalise(row)
   switches(row)
   megatron_words(row)

@@ -1,24 +1,28 @@
--- Cells of published training runs that say more than one thing: several degrees ("TP2 PP4 VPP5", "4 (VPP 5)"), a degree and how it
--- works ("4, interleaved 2", "2 (Ulysses)"), a micro-batch and how often it is accumulated ("1 x 8"). `spelling.lua` calls `split`
--- before it reads a cell as a count.
-local cells, words, schedules = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.schedules"
+-- Cells of published training runs that say more than one thing: several degrees ("TP2 PP4 VPP5",
+-- "4 (VPP 5)"), a degree and how it works ("4, interleaved 2", "2 (Ulysses)"), or a micro-batch and
+-- how often it is accumulated ("1 x 8"). `spelling.lua` calls `split`, which moves each part to its
+-- own column, before it reads a cell as a count.
+local cells, synonyms, schedules = require "tandem.published.cells", require "tandem.published.synonyms", require "tandem.published.schedules"
 local m = {}
 
--- Columns that a cell may name. The cells of these columns and of n_gpus may name other columns.
+-- Columns whose values another cell may give. Only the cells of these columns and of n_gpus may do
+-- so.
 local columns = { "tp", "pp", "vp", "cp", "ep", "etp", "micro_batch", "global_batch_seqs" }
 
--- Degrees that no column has: data ranks, and micro-batches that a rank accumulates.
+-- Degrees that have no column: data ranks, and micro-batches that a rank accumulates.
 local extra = { dp = "data", ga = "accumulated", gas = "accumulated", accum = "accumulated", accumulation = "accumulated" }
 
--- A name may stand for two columns ("bs"). The cell's own column comes first.
+-- Returns the column that a name means. A name may mean two columns ("bs"); the column `own`, to
+-- which the cell belongs, comes first.
 local function column_of(name, own)
-  if words.is_short_name(own, name) then return own end
+  if synonyms.is_short_name(own, name) then return own end
   if own == "pp" and name == "v" then return "vp" end
-  for _, key in ipairs(columns) do if words.is_short_name(key, name) then return key end end
+  for _, key in ipairs(columns) do if synonyms.is_short_name(key, name) then return key end end
   return extra[name]
 end
 
--- Returns the degrees that a text of column `own` names ("tp2pp4", "TP=2, PP=4"), by column, and the text without them.
+-- Returns the degrees that a text of column `own` names ("tp2pp4", "TP=2, PP=4"), as a table by
+-- column, and the text without them.
 local function named(text, own)
   local found = {}
   local rest = text:gsub("%f[%a](%a+)%s*[=:]?%s*(%d+)%f[%D]", function(name, value)
@@ -29,8 +33,8 @@ local function named(text, own)
   return found, (rest:gsub("%([%s,;/&+%-]*%)", ""):gsub("[%s,;/&+%-]+$", ""))
 end
 
--- Several degrees after the list of their names, or before it: "TP/PP/CP = 4/2/2", "4/2/2 (TP/PP/CP)".
--- Returns "TP4 PP2 CP2".
+-- Rewrites several degrees after the list of their names, or before it: "TP/PP/CP = 4/2/2" and
+-- "4/2/2 (TP/PP/CP)" become "TP4 PP2 CP2".
 local function unlisted(text, key)
   local names, values = text:match "^%s*(%a[%a%d/]+)[%s:=%(]+(%d+[%d/]+)%)?%s*$"
   if not names then values, names = text:match "^%s*(%d+[%d/]+)%s*%(?(%a[%a%d/]+)%)?%s*$" end
@@ -57,9 +61,10 @@ local function product(row, found, names)
   return ("%d"):format(n)
 end
 
--- Returns the value of the column to which the cell belongs: the number next to the column's name, or the
--- rest of the cell if it begins with a number ("8 nodes"); nil: the cell does not give it. A number of GPUs
--- or a batch may be the product of the degrees in the cell: "DP2 TP2 PP4", "MBS1 x GA16 x DP8".
+-- Returns the value of the column to which the cell belongs, or nil if the cell does not give it.
+-- It is the number next to the column's name, or the rest of the cell if that begins with a number
+-- ("8 nodes"). A number of GPUs or a batch may be the product of the degrees in the cell: "DP2 TP2
+-- PP4", "MBS1 x GA16 x DP8".
 local function own_value(row, key, found, rest)
   local n, behind = rest:match "^%s*(%d+)(.*)$"
   local own = found[key] or n and (behind:find "%w" and rest or n)
@@ -77,7 +82,7 @@ end
 
 local function degrees(row, key)
   local text = unlisted(row[key], key)
-  if key == "n_gpus" then text = text:gsub("%d+%s*[Gg]i?[Bb]%f[%A]", " ") end -- the memory of a GPU
+  if key == "n_gpus" then text = text:gsub("%d+%s*[Gg]i?[Bb]%f[%A]", " ") end -- removes the memory of a GPU: "80GB"
   local found, rest = named(text, key)
   if not has_other(found, key) then return end
   local own = own_value(row, key, found, rest)
@@ -90,11 +95,12 @@ local function degrees(row, key)
   end
 end
 
--- Returns a number and the text after it; nil: the text has no number.
+-- Returns the first number and the text after it, or nil if the text has no number.
 local function first_number(text) return text:match "^%D-(%d+)%f[%D](.*)$" end
 
--- Reads a cell pp that also gives the chunks of a rank: "4, interleaved 2". The looped schedules of
--- torchtitan have two chunks (distributed/pipeline_parallel.py).
+-- Reads a cell pp that also gives the chunks of a rank: "4, interleaved 2". If a row of torchtitan
+-- gives no number, a rank has two chunks, as in torchtitan's looped schedules
+-- (distributed/pipeline_parallel.py).
 -- kind: source; torchtitan
 local function stages(row)
   if cells.is_open(row.pp) then return end
@@ -109,8 +115,8 @@ local function stages(row)
   row.vp = chunks:find "layer" and chunks or first_number(chunks)
 end
 
--- Reads a cell cp that also says how ranks share a sequence: "2 (Ulysses)", "4 p2p". Ulysses is the exchange
--- of tokens for heads, which Megatron calls a2a.
+-- Reads a cell cp that also says how ranks share a sequence: "2 (Ulysses)", "4 p2p". In Ulysses,
+-- which Megatron calls a2a, the ranks exchange tokens for heads.
 local function sharing(row)
   if cells.is_open(row.cp) then return end
   row.cp = row.cp:gsub("^%s*([%a%d%-]*%a[%-%a]*)%s+(%d+)%s*$", function(how, n) return how:lower():find "^%d*cp?$" and how .. n or n .. " (" .. how .. ")" end)
@@ -126,7 +132,7 @@ local function sharing(row)
   if trades or rest:find "p2p" or rest:find "ring" or rest:find "gather" then row.cp = n end
 end
 
--- "1 x 8": a micro-batch, and how often a rank accumulates it.
+-- Reads a cell such as "1 x 8": a micro-batch, and how often a rank accumulates it.
 local function accumulated(row)
   if cells.is_open(row.micro_batch) then return end
   local text = row.micro_batch:lower():gsub("×", "x")
@@ -136,8 +142,9 @@ local function accumulated(row)
   row.micro_batch, row.accumulated, row.must_agree = n, times, "1"
 end
 
--- InternEvo's modes of tp. isp gathers weights as ZeRO-3 does, and exchanges tokens for heads. Its weights are shared within a group
--- (weight.size) and its states among more ranks (zero1); here all ranks share both.
+-- InternEvo's modes of tp. The mode isp gathers weights as ZeRO-3 does, and exchanges tokens for
+-- heads. InternEvo shards its weights within a group (weight.size) and its states over more ranks
+-- (zero1). Here both are sharded over all ranks.
 -- kind: documented; InternEvo's configs/7B_isp_sft.py
 local modes = { mtp = "0", msp = "1", fsp = "1" }
 local function intern_mode(row)
@@ -158,8 +165,8 @@ local function intern_mode(row)
   end
 end
 
--- Reads a cell tp that also says whether there is sequence parallelism: "2 + SP", "TP2-SP", "2 (SP)". Removes
--- the words of "2-way TP".
+-- Reads a cell tp that also says whether there is sequence parallelism: "2 + SP", "TP2-SP", "2
+-- (SP)". Also reads "2-way TP".
 local function tensors(row)
   if cells.is_open(row.tp) then return end
   local name = "%f[%a]sp%f[%A]"

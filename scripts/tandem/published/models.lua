@@ -1,5 +1,6 @@
--- The model of a row of published training runs. The name of the model gives its family, and so the parts of
--- its blocks. A row with Megatron's own columns gives the parts of the blocks in these columns.
+-- The model of a row of published training runs. The model's name gives its family, and the family
+-- gives the parts of its blocks. If the row has Megatron's own columns, these columns give the
+-- parts.
 local cells, megatrons, catalog = require "tandem.published.cells", require "tandem.published.megatron", require "tandem.published.catalog"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -21,8 +22,9 @@ local function gpt(row, how)
     vocab = (vocab + 127) // 128 * 128, bias = how.bias }
 end
 
--- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. GELU stands for
--- its squared ReLU, because it reads and writes as many bytes. So such a plan predicts only time and memory.
+-- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. Its
+-- squared ReLU is planned as GELU, which reads and writes as many bytes. So such a plan predicts
+-- only time and memory.
 local function nemotron(row)
   local nn = require "tandem.nn"
   local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
@@ -49,7 +51,8 @@ local function nemotron(row)
   }
 end
 
--- The blocks of families, in Megatron's columns. The first match counts. A name without a family is planned like Llama.
+-- The parts of the blocks of families, in the words of Megatron's columns. The first match counts.
+-- A model whose name gives no family is planned like Llama.
 local llama_like = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }
 local blocks = {
   { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
@@ -62,7 +65,7 @@ local blocks = {
   { "redpajama", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "neox", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
   { "gpt%-?j", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  -- BLOOM adds slopes to attention's scores instead of positions. They have no weights.
+  -- BLOOM adds slopes to attention's scores instead of positions; they have no weights.
   { "bloom", { activation = "gelu", normalization = "LayerNorm", position_embedding = "none", untie_embeddings = "0" } },
   { "bert", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "minitron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
@@ -70,7 +73,7 @@ local blocks = {
   { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
   { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
 }
--- Models with layers whose attention sees only a window of tokens.
+-- Models that have layers whose attention sees only a window of tokens.
 local windowed = { "gpt%-?oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
 local is_family
 local function stated_blocks(row, how)
@@ -105,17 +108,18 @@ function is_family(row)
   return false
 end
 
--- Returns true if the row has a shape that the function for its family cannot make.
+-- Returns true if the function for the row's family cannot make the row's model.
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
     count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
 end
 
--- Families that cannot be planned as a decoder of attention and MLPs.
+-- Families that cannot be planned as a decoder of attention and MLPs: rows of them are refused.
 local others = { "rwkv", "mamba", "jamba", "hyena", "retnet", "diffusion", "^vit", "resnet", "whisper", "dlrm", "^flux" }
 
--- Words in a model's name which say that the row is not the training of one language model, and the reason to refuse it.
+-- Words in a model's name which say that the row is not the training of one language model, and the
+-- reason for refusing the row.
 local elsewhere = { { "%f[%a]inference%f[%A]", "inference is not planned" }, { "%f[%a]grpo%f[%A]", "reinforcement learning is not planned" },
   { "%f[%a]ppo%f[%A]", "reinforcement learning is not planned" }, { "llava", "the sizes of the vision encoder are not stated" },
   { "%f[%a]vlm%f[%A]", "the sizes of the vision encoder are not stated" }, { "multimodal", "the sizes of the vision encoder are not stated" } }

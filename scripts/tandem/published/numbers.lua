@@ -1,19 +1,21 @@
--- Reads numbers in cells of published training runs. They may have commas and units, and a batch may count tokens.
+-- Reads numbers in cells of published training runs. They may have commas and units, and a batch
+-- may be given in tokens.
 local cells = require "tandem.published.cells"
 local m = {}
 
--- Columns of sizes. Their numbers are large, and a cell never lists several of them.
+-- Columns of sizes. Their numbers are large, and a cell never contains several of them.
 local sizes = { d_model = true, d_ff = true, vocab = true, seq = true, global_batch_seqs = true }
 
--- True if the commas in a number separate thousands, as in "14,336". In a column of counts, commas may also
--- separate several numbers ("8,128" GPUs). There, a comma is certain to separate thousands only before a
--- group that begins with 0: "1,024".
+-- Returns true if the commas in a number separate thousands, as in "14,336". In a column of counts,
+-- commas may also separate several numbers ("8,128" GPUs). There, a comma certainly separates
+-- thousands only if the digits after it begin with 0: "1,024".
 function m.has_thousands(digits, key)
   local groups = digits:match "^%d%d?%d?(,.*)$"
   return groups and groups:gsub(",%d%d%d%f[%D]", "") == "" and (sizes[key] or groups:find "^,0") ~= nil
 end
 
--- Returns a number with the unit k. A length of 33k, 65k, 131k, 262k or 524k is a power of two in thousands.
+-- Returns n if the unit is "", and n Ki if it is "k". 33k, 65k, 131k, 262k and 524k are powers of
+-- two in rounded thousands, so they give the power of two.
 function m.scaled(n, unit)
   if unit == "" then return math.tointeger(n) end
   if n == 33 then return 32768 end
@@ -24,16 +26,17 @@ function m.scaled(n, unit)
   return math.tointeger(n * 1024)
 end
 
--- True if the words after a number say that it counts the tokens of a step: "tokens", "toks/step", "tokens per batch".
+-- Returns true if the words after a number say that it counts the tokens of a step: "tokens",
+-- "toks/step", "tokens per batch".
 local function counts_tokens(text)
   text = text:gsub("^%s*%((tok%a*)%)", "%1")
   local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"
   return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
 end
 
--- Returns the number of sequences whose tokens, rounded, are these digits of `unit`: 256 sequences of 8192
--- for "2.1M". It must be a multiple of the micro-batches of all data ranks. nil: no number fits, or several
--- do.
+-- Returns the number of sequences of a batch whose number of tokens is rounded: 256 sequences of
+-- 8192 tokens for "2.1M". unit: 1e6 for M, 1e3 for k. The batch must be a multiple of the
+-- micro-batches of all data ranks. Returns nil if no number fits, or several do.
 local function rounded_batch(row, digits, unit)
   if cells.is_open(row.n_gpus) then return nil end
   local each, seq = math.max(1, cells.count(row, "n_gpus") // cells.replica(row)) * cells.count(row, "micro_batch", 1), tonumber(row.seq)
@@ -45,7 +48,7 @@ local function rounded_batch(row, digits, unit)
   return math.tointeger(first * each)
 end
 
--- No batch has this many sequences, so a larger number counts tokens: "4M", "512K", "1048576".
+-- No batch has so many sequences, so a larger number counts tokens: "4M", "512K", "1048576".
 local most_sequences = 100000
 local function implies_tokens(row, n, unit, rest)
   local size = n * (unit == "m" and 1e6 or unit == "k" and 1e3 or 1)
@@ -54,9 +57,9 @@ local function implies_tokens(row, n, unit, rest)
   return true
 end
 
--- Reads a length of a sequence such as "1M", and a batch in tokens such as "4M tokens". The batch must be a
--- whole number of sequences, with M as 10^6 or as 2^20. If both give a whole number, they must be equal.
--- Returns nil for any other cell.
+-- Reads a length of a sequence such as "1M", or a batch in tokens such as "4M tokens". The batch
+-- must be a whole number of sequences, with M as 10^6 or as 2^20. If both readings give a whole
+-- number, the two must be equal. Returns nil for any other cell.
 function m.tokens(row, key)
   local cell = row[key]
   local digits, unit, rest = cell:match "^%s*~?%s*(%d[%d,]*%.?%d*)%s*([kKmM]?)(.*)$"

@@ -1,6 +1,7 @@
--- Activations that Megatron copies to host memory: the inputs of the modules that --offload-modules names
--- (--fine-grained-activation-offloading). They are planned as tensors that the backward pass makes again. The time of the copies
--- is left out, because they run beside the kernels.
+-- Activations that Megatron copies to host memory: the inputs of the modules that --offload-modules
+-- names (--fine-grained-activation-offloading). The plan does not save these tensors; the backward
+-- pass makes them again. The time of the copies is not planned, because they run beside the
+-- kernels.
 -- kind: source; Megatron-LM d98e8a64: docs/user-guide/features/fine_grained_activation_offloading.md
 local cells = require "tandem.published.cells"
 local m = {}
@@ -27,7 +28,8 @@ function m.changes(row, ops)
     for _, op in ipairs(makers[name] or cells.refuse("offload-modules is not known: %s", name)) do
       ops[op] = with(ops[op] or { kernels = 1, passes = 1 }, { remade = true })
     end
-    -- scores that PyTorch's own attention writes are saved inside of this module
+    -- the scores that an unfused attention writes are saved inside this module, so they are
+    -- offloaded, too
     for _, op in ipairs(name == "core_attn" and { "attention", "attention_wide" } or {}) do
       if ops[op] then ops[op] = with(ops[op], { scores = 0 }) end
     end

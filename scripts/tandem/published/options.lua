@@ -1,9 +1,9 @@
--- Options of Megatron in the cell `notes` ("moe-latent-size=1024; exp-avg-dtype=bf16"). An option fills the column of the same
--- meaning if that column is open.
+-- Reads the options of Megatron in the cell `notes` ("moe-latent-size=1024; exp-avg-dtype=bf16").
+-- An option fills the column of the same meaning if that column is empty.
 local cells = require "tandem.published.cells"
 local m = {}
 
--- Columns by the options that give their values.
+-- The column that each option fills.
 local columns = {
   ["moe-latent-size"] = "moe_latent", ["exp-avg-dtype"] = "exp_avg_dtype", ["mtp-num-layers"] = "mtp_layers", ["mamba-num-heads"] = "mamba_heads",
   ["num-distributed-optimizer-instances"] = "num_distopt_instances", ["expert-tensor-parallel-size"] = "etp", ["moe-ffn-hidden-size"] = "moe_ffn",
@@ -12,10 +12,10 @@ local columns = {
   ["cp-comm-type"] = "cp_comm", ["num-layers-at-start-in-bf16"] = "first_bf16", ["num-layers-at-end-in-bf16"] = "last_bf16",
 }
 
--- Words that state the same as an option.
+-- Other words for some of these options.
 local words = { { "decoder seq (%d+)", "decoder_seq" }, { "decoder (%d+) layers", "decoder_layers" } }
 
--- Words at the start of a remark that deny all of it.
+-- Words at the start of a remark that deny the whole remark.
 local denials = { "^%s*no%s", "^%s*not%s", "^%s*without%s", "^%s*w/o%s", "^%s*tried%s" }
 
 -- Words that deny one option, or leave it unset: "--no-x", "x=False", "x (not used)".

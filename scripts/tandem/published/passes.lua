@@ -1,24 +1,28 @@
--- The passes of a row of published training runs: parallelism, recomputation, number types.
+-- The passes of a plan for a row of published training runs: parallelism, recomputation, number
+-- types.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.cells", require "tandem.published.megatron"
 local recipes, blocks = require "tandem.published.recipes", require "tandem.published.blocks"
 local schedules = require "tandem.published.schedules"
 local count, has = cells.count, cells.has
 local m = {}
 
--- Words of the cell `ac`. full: every block is recomputed. (op): torchtitan's policy, which keeps attention
--- and every second product of a block. (layer): every second block is recomputed. A row that recomputes only
--- the attention core needs no pass, because flash attention does so anyway.
+-- Words of the cell `ac`. full: every block is recomputed. selective(op): torchtitan's policy,
+-- which keeps attention and every second product of a block. selective(layer, every 2): every
+-- second block is recomputed. A row that recomputes only the attention core needs no pass, because
+-- flash attention recomputes it anyway.
 --
--- Returns the pass that recomputes about `n` of `own` blocks: every k-th block, with k = own / n rounded.
+-- Returns the pass that recomputes about `n` of `own` blocks: every k-th block, with k = own / n
+-- rounded.
 local function some_blocks(own, n)
   local each = (own + n // 2) // n
   return ac { mode = "full", every = each > 1 and each or nil }
 end
 
--- Megatron's modules (--recompute-modules). Norms are small, so they are left out. Flash attention
--- recomputes the attention core anyway. If scores are written and the core is recomputed, the
--- profile keeps no scores. A model of a family has other modules. There, the whole block
--- except attention and its products is recomputed.
+-- Returns the pass for Megatron's --recompute-modules, or nil if nothing is left to recompute.
+-- Norms are small, so they are left out. Flash attention recomputes the attention core anyway. If
+-- scores are written and the core is recomputed, the profile keeps no scores. A library model of a
+-- family has other modules: if the row names the MLP, the whole block is recomputed, except
+-- attention and its products.
 local function some_modules(row)
   local modules, ops = blocks.recomputed(row)
   if modules then return ac { modules = modules, ops = ops } end
@@ -33,8 +37,9 @@ local function policy_of_ops(how)
 end
 
 function m.checkpointing(row, how)
-  -- "full block 21" recomputes 21 blocks of each part of the pipeline, which is a stage or a chunk of a stage
-  -- (core/transformer/transformer_block.py: _checkpointed_forward). The plan has every n-th block in their place.
+  -- "full block 21" recomputes the first 21 blocks of each part of the pipeline, which is a stage
+  -- or a chunk (core/transformer/transformer_block.py: _checkpointed_forward). The plan recomputes
+  -- every n-th block instead.
   local some = tonumber((row.ac or ""):match "^full block (%d+)" or (row.ac or ""):match "^full %(block, (%d+) layers")
   if some then return some_blocks(count(row, "n_layers") // (count(row, "pp") * count(row, "vp", 1)), some) end
   local part = tonumber((row.ac or ""):match "^full part ([%d%.]+)")
@@ -47,8 +52,8 @@ function m.checkpointing(row, how)
   if cells.switch(row.ac) == false or has(row, "ac", "^none") then return nil end
   local every = tonumber((row.ac or ""):match "^selective%(layer, every (%d+)")
   if every then return ac { mode = "full", every = every > 1 and every or nil } end
-  -- A row may say only "selective". Megatron then recomputes the attention core, and torchtitan
-  -- applies its policy of ops.
+  -- If a row says only "selective", Megatron recomputes the attention core, and torchtitan applies
+  -- its policy of ops.
   local titan = has(row, "framework", "^torchtitan") or has(row, "framework", "torchtune") or has(row, "framework", "vescale")
   if has(row, "ac", "selective%(op%)") or titan and has(row, "ac", "^selective$") then return policy_of_ops(how) end
   local kept = (row.ac or ""):match "^keeps (.*)$"
@@ -68,7 +73,8 @@ local is_float8, is_float4 = cells.is_float8, cells.is_float4
 function m.gathers_bytes(row)
   return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "mx") and not has(row, "precision", "bfloat16 all%-gather")
 end
--- Returns the dtype of products that are neither in 8 nor in 4 bits. TF32 is fp32 at another rate (published/cluster.lua).
+-- Returns the dtype of products that are neither in 8 nor in 4 bits. TF32 is fp32 with another peak
+-- (published/cluster.lua).
 function m.half_of(row, how)
   local wide = has(row, "precision", "^t?fp?32") or has(row, "precision", "^float32")
   if wide and not row.precision:gsub("%b()", ""):lower():find "f[lp]?%a*16" then return "fp32" end
@@ -76,16 +82,16 @@ function m.half_of(row, how)
   return "bf16"
 end
 
--- Returns how many ranks share a sequence. In torchtitan they gather keys and values
+-- Returns the number of ranks that share a sequence. In torchtitan they gather keys and values
 -- (context_parallel_rotate_method is "allgather" by default). In Ulysses they exchange tokens for
--- heads, and repeat KV heads if these are too few. `goes_around` tells whether the plan uses a ring or
--- a gather.
+-- heads, and repeat KV heads if there are too few. `goes_around` decides between a ring and a
+-- gather.
 function m.sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
   if has(row, "framework", "^torchtitan") then return n end
-  -- Transformer Engine's ring moves as many bytes as a gather of keys and values, and overlaps as well. But a
-  -- rank of the ring holds only two parts of the keys and values at a time.
+  -- Transformer Engine's ring moves as many bytes as a gather of keys and values, and overlaps as
+  -- well. But a rank of the ring holds only two parts of the keys and values at a time.
   if not has(row, "sp", "ulysses") then return n end
   local said = math.tointeger(tonumber(row.sp:match "(%d+)")) or n
   -- if there are fewer KV heads than ranks, DeepSpeed repeats them
@@ -95,20 +101,21 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
--- True if the ranks of Megatron's cp exchange tokens for heads (--cp-comm-type a2a), and do not pass keys and
--- values around a ring. Each rank then needs a KV head.
+-- Returns true if the ranks of Megatron's cp exchange tokens for heads (--cp-comm-type a2a) instead
+-- of passing keys and values around a ring. Each rank then needs a KV head.
 local function trades_tokens(row)
   return has(row, "cp_comm", "^%W*a2a%W*$") and count(row, "n_kv_heads") % (count(row, "tp") * count(row, "cp")) == 0
 end
 
--- True if the row's ranks pass keys and values around a ring. Also true if the row does not say how
--- ranks share sequences.
+-- Returns true if the row's ranks pass keys and values around a ring, or if the row does not say
+-- how ranks share sequences.
 local function is_ring(row)
   return count(row, "cp") > 1 and not has(row, "framework", "^torchtitan") and not has(row, "sp", "ulysses") and not trades_tokens(row)
 end
 
--- True if the plan also uses a ring. Megatron and NeMo use one by default (cp_comm_type p2p). A plan's ring can
--- compute only plain attention. For other attention, and for other frameworks than NeMo, a gather stands for the ring.
+-- Returns true if the plan also uses a ring. Megatron and NeMo use one by default (cp_comm_type
+-- p2p). A plan's ring can compute only plain attention. For other attention, and for all frameworks
+-- except NeMo, the plan gathers keys and values instead.
 local function goes_around(row)
   if not is_ring(row) then return false end
   local plain = cells.is_open(row.mla) and cells.is_open(row.hybrid_pattern)
@@ -117,8 +124,9 @@ local function goes_around(row)
   return false
 end
 
--- Megatron's Mamba mixers also exchange tokens for heads (mamba_context_parallel.py). A plan shares sequences
--- in the same way in all layers. With tp, it cannot exchange tokens for the heads of a mixer.
+-- Returns true if the plan exchanges tokens for heads. Megatron's Mamba mixers do so, too
+-- (mamba_context_parallel.py), and a plan shares sequences in the same way in all layers. With tp,
+-- a plan cannot exchange tokens for the heads of a mixer.
 local function trades_heads(row)
   local scans = has(row, "hybrid_pattern", "^[^/]*m") and count(row, "tp") == 1
   return has(row, "sp", "^ulysses") or trades_tokens(row) or scans and count(row, "n_kv_heads") % count(row, "cp") == 0
@@ -126,10 +134,10 @@ end
 
 local function is_block_float8(row) return not is_float4(row) and (has(row, "precision", "mx") or has(row, "fp8_recipe", "^mx")) end
 
--- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for each 16 elements. Its products are
--- planned with rowwise 8-bit operands at the 4-bit peak (published/cluster.lua), so memory counts twice the
--- bytes of its operands. MXFP8 is planned only on GPUs that multiply such blocks, and only if the tokens of a
--- rank are whole blocks.
+-- Returns the kind of scales of 8-bit operands. NVFP4 has a scale for every 16 elements. Its
+-- products are planned with rowwise 8-bit operands at the 4-bit peak (published/cluster.lua), so
+-- the plan counts twice the bytes of these operands. MXFP8 is planned only on GPUs that multiply
+-- such blocks, and only if the tokens of a rank are whole blocks.
 local function scales_of(row, how)
   local by_blocks = has(row, "precision", "deepseek") or has(row, "precision", "1d[x/%s]?2d") or has(row, "precision", "block") or has(row, "fp8_recipe", "^block") or has(row, "precision", "%d%s*x%s*128%f[%D]")
   if not is_block_float8(row) and by_blocks and not is_float4(row) then
@@ -149,8 +157,8 @@ end
 local function eight_bits(row, how)
   if not is_float8(row) and not is_float4(row) then return nil end
   local scales = scales_of(row, how)
-  -- torchtitan gathers tokens in 16 bits if scales are rowwise. Only for tensorwise scales does it have
-  -- parallel styles that gather 8 bits (torchtitan, models/llama3/infra/parallelize.py:
+  -- torchtitan gathers tokens in 16 bits if scales are rowwise. Its parallel styles that gather 8
+  -- bits work only with tensorwise scales (models/llama3/infra/parallelize.py:
   -- enable_float8_tensorwise_tp).
   local first = scales == "rowwise" and has(row, "framework", "^torchtitan") and has(row, "precision", "rowwise") and cells.sequence(row)
   return float8 { recipe = scales, gather_first = first or nil, skip_indivisible = true, skip = recipes.tail(row),
@@ -162,8 +170,9 @@ local function micro_batches(row, how)
   return count(row, "global_batch_seqs") // ((how.micro or count(row, "micro_batch")) * data)
 end
 
--- Returns the largest number of chunks of a rank, up to `vp`, for which each chunk has experts. A plan adds up the
--- losses of experts from stage to stage and cannot skip a stage. (In Llama 4 Maverick, every second layer has experts.)
+-- Returns the largest number of chunks of a rank, up to `vp`, for which every chunk has experts.
+-- (In Llama 4 Maverick, every second layer has experts.) A plan adds up the losses of experts from
+-- stage to stage, and cannot skip a stage.
 local function chunks_with_experts(row, n_pp, vp)
   local period, layers, most = math.tointeger(tonumber(row.moe_layer_freq)), count(row, "n_layers"), vp
   if not period or cells.is_open(row.moe_experts) then return vp end
@@ -178,15 +187,17 @@ local function pipeline(row, how)
   local named, chunks = schedules.of(row)
   if named then return pp { schedule = named, chunks = chunks > 1 and chunks or nil, split = split and #split == n_pp * chunks and split or nil } end
   local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
-  -- The plan has one stage on each rank instead of chunks if the split has another number of parts, if the
-  -- micro-batches are not a multiple of pp, or if there are fewer blocks than stages.
+  -- The plan has one stage on each rank instead of chunks if the split has another number of parts,
+  -- if the number of micro-batches is not a multiple of pp, or if there are fewer blocks than
+  -- stages.
   if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
   if split and #split ~= n_pp * vp then split = nil end
   vp = chunks_with_experts(row, n_pp, vp)
   return pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split }
 end
 
--- Returns the passes of any framework, in the order that the planner needs.
+-- Returns the passes of the plan, in the order that the planner needs. how: what the framework's
+-- function in run.lua returned.
 function m.passes(row, how)
   local list, n_tp = {}, count(row, "tp")
   if count(row, "pp") > 1 then add(list, pipeline(row, how)) end

@@ -1,5 +1,5 @@
--- The choices of the recipes of Megatron-Bridge and NeMo: recomputation, the types of gradients and
--- moments, and the exchange between ranks of experts. They fill rows that name only framework,
+-- The settings in recipes of Megatron-Bridge and NeMo: recomputation, the types of gradients and
+-- moments, and the exchange between ranks of experts. They fill rows that state only framework,
 -- model, GPU and precision. This file also lists the layers that torchtitan keeps in 16 bits.
 local cells, gpus = require "tandem.published.cells", require "tandem.gpus"
 local has = cells.has
@@ -8,25 +8,31 @@ local m = {}
 -- An entry begins with patterns of the model, the GPU and the precision. In each column, the first
 -- matching entry with a value counts. The columns, with the option of Megatron that has the value:
 -- ac: the recomputation (recompute_modules)
--- moments: the type of the optimizer's moments, if it is not the type in which weights are stored (exp_avg_dtype)
+-- moments: the type of the optimizer's moments, if it is not the type in which weights are stored
+--   (exp_avg_dtype)
 -- gradients: the type in which gradients are summed and reduced (grad_reduce_in_fp32)
--- exchange: the dispatcher of tokens (moe_token_dispatcher_type, moe_flex_dispatcher_backend)
+-- exchange: the token dispatcher (moe_token_dispatcher_type, moe_flex_dispatcher_backend)
 -- overlap_ep: 1 if another micro-batch computes during exchanges (overlap_moe_expert_parallel_comm)
 -- zero: the ZeRO stage (use_megatron_fsdp)
--- offload: the number of first layers whose activations are in host memory (cpu_offloading_num_layers)
+-- offload: the number of first layers whose activations are in host memory
+--   (cpu_offloading_num_layers)
 -- loss: the fused loss: te is Transformer Engine's, native is compiled (cross_entropy_fusion_impl)
 -- mtp: the number of heads that predict further tokens (mtp_num_layers)
 -- layout: the blocks of each part of the pipeline (pipeline_model_parallel_layout)
--- accounts: true if the embedding and the loss count as blocks (account_for_embedding_in_pipeline_split)
--- Releases differ in some rows. So these columns say for which rows the entry counts:
+-- accounts: true if the embedding and the loss count as blocks
+--   (account_for_embedding_in_pipeline_split)
+--
+-- For some models, the recipe depends on the release or on the row's layout. These columns say to
+-- which rows an entry applies:
 -- cut: rows with tp > 1
 -- tp, pp, vp, ep, mb, gpus, batch, parts: rows that state this degree, micro-batch, number of GPUs,
 --   batch, or number of parts of the pipeline
--- fsdp: rows that state ZeRO stage 3 or no stage, and whose 8-bit operands are not in blocks; the
---   recipes of MXFP8 have a pipeline
--- The entries are of pre-training, so no entry for a model counts for LoRA. Recipes named
+-- fsdp: rows that state ZeRO stage 3 or no stage, and whose 8-bit operands are not in blocks (the
+--   recipes of MXFP8 have a pipeline)
+--
+-- The entries are of pre-training, so no entry for a model applies to LoRA. Recipes named
 -- large_scale, dev and hsdp are left out. For Qwen3 235B on B200 and B300, the recipes of 64 GPUs
--- count.
+-- are listed.
 -- kind: source; Megatron-Bridge 067f987d: src/megatron/bridge/perf_recipes, recipes; tags v0.3.0 to v0.5.1: scripts/performance/configs
 local bridge = {
   { "deepseek.*v3", "^H100", "", ac = "selective(mla_up_proj mlp)" },
@@ -105,9 +111,10 @@ local frameworks = {
   { "^nemo", { { "^nemotron%-340b", "", "", gradients = "bf16" } } },
 }
 
--- Returns the layers that stay in 16 bits while others compute in 8 or 4 bits, or nil if there are none. torchtitan's "bf16
--- tail" keeps the last 15 % of the layers in 16 bits (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns). Megatron keeps
--- some of the first and the last layers (--first-last-layers-bf16).
+-- Returns the paths of the layers that stay in 16 bits while others compute in 8 or 4 bits, or nil
+-- if there are none. torchtitan's "bf16 tail" keeps the last 15 % of the layers in 16 bits
+-- (components/quantization/nvfp4.py, nvfp4_bf16_tail_fqns). Megatron keeps some of the first and
+-- the last layers (--first-last-layers-bf16).
 function m.tail(row)
   local list, n = {}, cells.count(row, "n_layers")
   local first, last = cells.count(row, "first_bf16", 0), has(row, "precision", "tail") and n - n * 85 // 100 or cells.count(row, "last_bf16", 0)
@@ -117,7 +124,7 @@ function m.tail(row)
   return #list > 0 and list or nil
 end
 
--- True if the entry does not depend on this number, or if the row gives the same number.
+-- Returns true if the entry does not depend on this number, or if the row states the same number.
 local function states(row, key, n) return not n or not cells.is_open(row[key]) and cells.count(row, key, 1) == n end
 
 local function has_mesh(row, known)
@@ -136,8 +143,8 @@ local function holds(row, known)
     (not known.fsdp or (stage == nil or stage == 3) and not has(row, "precision", "mx") and not has(row, "fp8_recipe", "^mx"))
 end
 
--- Finds the row's recipe. Must be called while the mesh has only cells that the row itself gives,
--- because cells that are assumed later must not choose a recipe.
+-- Stores the row's recipe in row.recipe. Must be called while the mesh has only cells that the row
+-- itself states, because cells that are assumed later must not choose a recipe.
 function m.find(row)
   row.recipe = {}
   for _, framework in ipairs(frameworks) do
@@ -149,10 +156,11 @@ function m.find(row)
   end
 end
 
--- Returns the value of this column in the row's recipe; nil: the column is open, or no recipe is known.
+-- Returns the value of a column in the row's recipe; nil: the column is empty, or no recipe is
+-- known.
 local function of(row, column) return row.recipe[column] end
 
--- Each of these functions returns what the row's recipe says, or nil if no recipe is known.
+-- Each of these functions returns the recipe's value for the row, or nil if no recipe is known.
 function m.ac(row) return of(row, "ac") end
 function m.zero(row) return of(row, "zero") end
 function m.offload(row) return of(row, "offload") end
@@ -160,18 +168,20 @@ function m.mtp(row) return of(row, "mtp") end
 function m.layout(row) return of(row, "layout") end
 function m.loss(row) return not cells.is_lora(row) and of(row, "loss") or nil end
 
--- True if the embedding and the loss count as blocks of the pipeline.
+-- Returns true if the embedding and the loss count as blocks of the pipeline.
 function m.accounts(row) return of(row, "accounts") == true end
 
--- True if the framework's scripts switch NCCL's sums in NVLink switches (NVLS) off. Nearly all recipes do.
+-- Returns true if the framework's scripts switch off NCCL's sums in NVLink switches (NVLS). Nearly
+-- all recipes do.
 -- kind: source; Megatron-Bridge 067f987d: NCCL_NVLS_ENABLE in perf_recipes; v0.3.0: scripts/performance/perf_plugins.py
 function m.no_nvls(row) return has(row, "framework", "^megatron%-bridge") end
 
--- True if gradients are summed and reduced in bf16.
+-- Returns true if gradients are summed and reduced in bf16.
 function m.half_gradients(row) return of(row, "gradients") == "bf16" end
 
--- Returns the type of the optimizer's moments, or nil if it is the type in which weights are stored. The cell
--- exp_avg_dtype overrides the recipe. Moments of 8 bits are planned in 16 bits, and `moment_bytes` gives their bytes.
+-- Returns the type of the optimizer's moments, or nil if it is the type in which weights are
+-- stored. The cell exp_avg_dtype overrides the recipe. Moments of 8 bits are planned in 16 bits,
+-- and `moment_bytes` gives their true size.
 function m.moments(row)
   if cells.is_open(row.exp_avg_dtype) then return of(row, "moments") end
   if has(row, "exp_avg_dtype", "bf") or has(row, "exp_avg_dtype", "8") then return "bf16" end
@@ -180,8 +190,9 @@ function m.moments(row)
   cells.refuse("exp_avg_dtype is not known: %s", row.exp_avg_dtype)
 end
 
--- Returns the bytes of each of Adam's two moments that stand for the row's moments, if they are of a kind
--- that plans lack: 8 bits, or one moment instead of two. nil: a plan can have the row's moments.
+-- Returns the bytes that each of the plan's two moments of Adam must have so that they add up to
+-- the row's moments, if plans lack the row's kind: 8 bits, or one moment instead of two. Returns
+-- nil if a plan can have the row's moments.
 function m.moment_bytes(row)
   local known = cells.optimizer(row)
   if known and known.bytes then return known.bytes / 2 end
@@ -195,15 +206,16 @@ local function exchange(row)
   return (cells.is_open(row.moe_dispatcher) and of(row, "exchange") or row.moe_dispatcher or ""):lower()
 end
 
--- True if exchanges between the ranks of experts use DeepEP or HybridEP.
+-- Returns true if exchanges between the ranks of experts use DeepEP or HybridEP.
 function m.is_flex(row)
   local words = exchange(row)
   return words:find "flex" ~= nil or words:find "deepep" ~= nil or words:find "hybridep" ~= nil
 end
 
--- Returns the bytes of HybridEP's buffers on a rank that exchanges `tokens` tokens among `ep` ranks, with `per_node` ranks
--- on a node; 0: the row uses another dispatcher. cudaMalloc makes these buffers, so PyTorch's allocator does not count them.
--- Tokens have 16 bits, probabilities and scales 32. Dispatch and combine share the buffers of a node (use_shared_buffer).
+-- Returns the bytes of HybridEP's buffers on a rank that exchanges `tokens` tokens among `ep`
+-- ranks, with `per_node` ranks on a node; 0 if the row uses another dispatcher. PyTorch's allocator
+-- does not count them, because cudaMalloc makes them. Tokens have 16 bits, probabilities and scales
+-- 32. Dispatch and combine share the buffers of a node (use_shared_buffer).
 -- kind: source; DeepEP 94a9f8f (branch hybrid-ep): csrc/hybrid_ep/buffer/intranode.cu and internode_doca.cu
 -- (allocate_dispatch_buffers, allocate_combine_buffers), config.cuh (max_num_of_tokens_per_rank)
 function m.exchange_bytes(row, tokens, ep, per_node)
@@ -216,18 +228,18 @@ function m.exchange_bytes(row, tokens, ep, per_node)
   return most * (node + between)
 end
 
--- True if another micro-batch computes during exchanges. The cell overlap_ep overrides the recipe.
--- A row that names its own dispatcher does not follow the recipe, so the recipe says nothing about
--- its overlap.
+-- Returns true if another micro-batch computes during exchanges. The cell overlap_ep overrides the
+-- recipe. A row that names its own dispatcher does not follow the recipe, so the recipe's overlap
+-- does not apply to it.
 function m.overlaps_ep(row)
   local told = cells.flag(row, "overlap_ep")
   if told ~= nil then return told end
   return cells.is_open(row.moe_dispatcher) and of(row, "overlap_ep") == "1"
 end
 
--- Returns the fraction of an exchange that adds to the time of a step, although another micro-batch computes
--- meanwhile. At the beginning and the end of a step, nothing can overlap. At other times, the exchange
--- occupies multiprocessors that the kernels then lack.
+-- Returns the fraction of an exchange that lengthens the step although another micro-batch computes
+-- meanwhile. At the beginning and the end of a step, nothing can overlap. At other times, the
+-- exchange occupies multiprocessors that the kernels then lack.
 -- kind: source; Megatron-LM, transformer_config.py (moe_deepep_num_sms, moe_hybridep_num_sms); Megatron-Bridge's recipes
 -- (_benchmark_common: 32 for HybridEP); NCCL's thread blocks are assumed to be as many as HybridEP's by default
 function m.longer_part(row, n_micro)

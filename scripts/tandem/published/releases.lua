@@ -1,11 +1,12 @@
--- The month of a framework in a row of published training runs, and what depends on it.
+-- The month of a framework in a row of published training runs, and behaviour that depends on it.
 local cells = require "tandem.published.cells"
 local has = cells.has
 local m = {}
 
 local names = { jan = 1, feb = 2, mar = 3, apr = 4, may = 5, jun = 6, jul = 7, aug = 8, sep = 9, oct = 10, nov = 11, dec = 12 }
 
--- Returns the month in a text: "2025-04", "2025/4", "Apr 2025", "2.8.0.dev20250401". nil: it has none.
+-- Returns the month in a text ("2025-04", "2025/4", "Apr 2025", "2.8.0.dev20250401") as "2025-04",
+-- or nil if it has none.
 local function month_in(text)
   local year, month = text:match "%f[%d](20%d%d)[%-/%.](%d%d?)%f[%D]"
   if not year then year, month = text:match "%f[%d](20%d%d)([01]%d)[0-3]%d%f[%D]" end
@@ -25,8 +26,9 @@ local torch = { ["2.0"] = "2023-03", ["2.1"] = "2023-10", ["2.2"] = "2024-01", [
 -- The last years of Megatron-LM's releases 1, 2 and 3. kind: source; the tags of Megatron-LM's repository
 local megatron = { ["1"] = "2020", ["2"] = "2022", ["3"] = "2022" }
 
--- Returns the month of the row's framework ("2025-04"). nil: the row does not say. The number of a NeMo
--- release is its month. If the row names only PyTorch's release, that release's month counts.
+-- Returns the month of the row's framework ("2025-04"), or nil if the row does not say. The number
+-- of a NeMo release is its month. If the row names only PyTorch's release, that release's month
+-- counts.
 function m.month(row)
   local name = row.framework:lower()
   local year, month = name:match "^nemo.-%f[%d](2%d)%.(%d%d)%f[%D]"
@@ -35,14 +37,14 @@ function m.month(row)
     m.megatron_image(name)
 end
 
--- Megatron-LM's tags 23.04 to 24.01 are months.
+-- Returns the month of Megatron-LM's tags 23.04 to 24.01, which are months; nil for any other name.
 function m.megatron_image(name)
   local year, month = name:match "^megatron%-lm[%s%(]+v?(2%d)%.([01]%d)%f[%D]"
   return year and ("20%s-%s"):format(year, month) or nil
 end
 
--- Returns true if the row's framework is from before this month. A row may give only a year. A row
--- that gives no date counts as later.
+-- Returns true if the row's framework is from before this month. The row may give only a year. A
+-- framework without a date counts as newer.
 function m.is_before(row, month)
   local year = "%f[%d]20%d%d%f[%D]"
   local own = m.month(row) or (row.framework_month or ""):match(year) or row.framework:match(year)
@@ -59,12 +61,12 @@ function m.prefers_flash(row)
   return not month or month < "2026-03"
 end
 
--- Returns true if the pipeline sends each message by its own call, and PyTorch comes from an image of NVIDIA
--- since 25.09 (PyTorch 2.9). Megatron does so in interleaved pipelines, because it overlaps messages there.
--- In other pipelines, and with --no-overlap-p2p-communication, one call sends all messages to and from a
--- stage (core/pipeline_parallel/p2p_communication.py: _p2p_ops, _batched_p2p_ops). With these images, the
--- host takes less time for such a message. We did not find the reason. Runs on H100 contradict it: this time
--- makes their predictions worse.
+-- Returns true if the pipeline sends each message by a separate call, and PyTorch comes from an
+-- NVIDIA image since 25.09 (PyTorch 2.9). Megatron sends single messages in interleaved pipelines,
+-- where it overlaps them. In other pipelines, and with --no-overlap-p2p-communication, one call
+-- sends all messages to and from a stage (core/pipeline_parallel/p2p_communication.py: _p2p_ops,
+-- _batched_p2p_ops). With these images, the host takes less time for such a message. We do not know
+-- the reason. Runs on H100 contradict it: this shorter time makes their predictions worse.
 function m.sends_singly(row)
   for _, key in ipairs { "flag", "notes", "pp_schedule" } do
     if has(row, key, "no[%s_%-]overlap[%s_%-]p2p") or has(row, key, "overlap[%s_%-]p2p[%a_%-]*[%s:=]+[f0n]") then return false end
@@ -73,10 +75,11 @@ function m.sends_singly(row)
   return image ~= nil and image >= "25.09" and cells.count(row, "vp", 1) > 1
 end
 
--- Returns the attention kernel that the row states; nil: it states none, or leaves the choice to its framework.
+-- Returns the attention kernel that the row states, or nil if it states none or leaves the choice
+-- to its framework.
 function m.attention(row)
   local cell = (row.attention_backend or ""):lower()
-  if has(row, "framework", "^megatron") and cell:find "^use%-flash" then return nil end -- not an option of Transformer Engine's attention
+  if has(row, "framework", "^megatron") and cell:find "^use%-flash" then return nil end -- --use-flash-attn does not choose among Transformer Engine's kernels
   if cell:find "unfused" or cell:find "^local" or cell:find "^math" or cell:find "^eager" then return "unfused" end
   if cell:find "fused" or cell:find "cudnn" then return "cudnn" end
   if cell:find "flash.*3" or cell:find "fa[_%-]?3" then return "flash3" end

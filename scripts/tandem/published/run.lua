@@ -1,13 +1,13 @@
--- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE` calls
--- this file with the texts of the row's cells. Empty cells are left out. If the planner lacks a
--- feature, or the row does not state a number, an error of rule published-row gives the reason. The
--- report counts these reasons.
+-- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE`
+-- calls this file with the texts of the row's cells. Empty cells are left out. If the planner lacks
+-- a feature, or the row does not state a number, an error of rule published-row gives the reason,
+-- and the report counts these reasons.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published.cells", require "tandem.published.megatron"
 local fitted, trainers = require "tandem.fitted", require "tandem.published.trainer"
 local recipes, losses = require "tandem.published.recipes", require "tandem.published.loss"
 local model, defaults = require "tandem.published.models", require "tandem.published.defaults"
 local blocks, releases = require "tandem.published.blocks", require "tandem.published.releases"
-local passes, words = require "tandem.published.passes", require "tandem.published.words"
+local passes, synonyms = require "tandem.published.passes", require "tandem.published.synonyms"
 local month_of, is_before = releases.month, releases.is_before
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -30,9 +30,9 @@ local function ranks(row)
   return n // (n_tp * n_pp * n_cp)
 end
 
--- Returns the plan's mesh. sharded: true if the data ranks, which have different samples, shard weights or
--- states. They are then the axis dp_shard, or two axes if the row gives both dp_shard and dp_replicate.
--- Otherwise they are the axis dp_replicate.
+-- Returns the plan's mesh. sharded: true if the data ranks (ranks with different samples) shard
+-- weights or states. Then they form the axis dp_shard, or two axes if the row gives both dp_shard
+-- and dp_replicate. Otherwise they form the axis dp_replicate.
 local function mesh(row, sharded)
   local own = ranks(row)
   local ep = megatrons.common_divisor(own, count(row, "ep", 1))
@@ -61,9 +61,10 @@ m.cluster = require "tandem.published.cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of a pipeline in an old torchtitan; nil: the row's own cell is right. Old torchtitan cut a local
--- batch into a number of micro-batches (pipeline_parallel_microbatches). The default was the number of pipeline ranks and,
--- since #781 (January 2025), the number of stages.
+-- Returns the micro-batch of a pipeline in an old torchtitan, or nil if the row's own cell is
+-- right. Old torchtitan cut a local batch into a number of micro-batches
+-- (pipeline_parallel_microbatches). The default was the number of pipeline ranks and, since #781
+-- (January 2025), the number of stages.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -72,9 +73,9 @@ local function micro_of(row)
   return own // pieces
 end
 
--- Returns the pass for the data ranks. In torchtitan, stage 2 keeps gathered weights for the backward pass
--- (reshard_after_forward=False: docs/fsdp.md), and this is the default under pp. In stage 0, every rank has
--- all weights.
+-- Returns the pass for the data ranks. In torchtitan, stage 2 keeps gathered weights for the
+-- backward pass (reshard_after_forward=False: docs/fsdp.md), and this is the default under pp. In
+-- stage 0, every rank has all weights.
 local function titan_data(row, stage)
   if stage == 0 then return ddp {} end
   if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
@@ -82,11 +83,11 @@ local function titan_data(row, stage)
   return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil, pipeline_stage = staged or nil }
 end
 
--- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October 2025 on all GPUs
--- (#1776). Until December 2025, its list of ops that selective recomputation keeps did not name that kernel
--- (#2095), so cuDNN's attention is recomputed (`forgets_attention`). On Blackwell, this is also assumed if
--- the row does not state its month. Other frameworks with torchtitan's profile leave the choice of the kernel
--- to PyTorch.
+-- Since May 2025, torchtitan calls cuDNN's attention on Blackwell (#1196), and since October 2025
+-- on all GPUs (#1776). Until December 2025, the list of ops that its selective recomputation keeps
+-- did not name that kernel (#2095), so the output of cuDNN's attention is recomputed
+-- (`forgets_attention`). On Blackwell, this is also assumed if the row does not state its month.
+-- Other frameworks that use torchtitan's profile leave the choice of the kernel to PyTorch.
 local function torchtitan(row)
   local data, stage = ranks(row) * sharers(row), cells.stage(row)
   local gpu = gpus.gpus[gpus.find(row.gpu)]
@@ -94,7 +95,7 @@ local function torchtitan(row)
   local lists = has(row, "framework", "^torchtitan")
   local forgets = lists and month and month < "2025-12" and (arch == "Hopper" and month >= "2025-10" or arch == "Blackwell" and month >= "2025-05")
     or lists and not month and arch == "Blackwell"
-  local old = is_before(row, "2025-04")  -- since #1033, the loss is compiled, too
+  local old = is_before(row, "2025-04")  -- before #1033, the loss was not compiled
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
   -- cuDNN's kernel computes only in 16 bits
   local flash = (arch == "Hopper" or arch == "Blackwell" and not lists) and
@@ -106,9 +107,10 @@ local function torchtitan(row)
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
 end
 
--- Returns the number of sequences of a step. If the row does not give it, it is computed from the tokens per
--- second and the step time. A run that ran out of memory gives neither. Then each rank has 8 sequences, as in
--- the script that measured mixtures of experts (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+-- Returns the number of sequences of a step. If the row does not state it, it is computed from the
+-- tokens per second and the step time. A run that ran out of memory states neither. Then each rank
+-- has 8 sequences, as in the script that measured mixtures of experts
+-- (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if not cells.is_open(row.global_batch_seqs) then return count(row, "global_batch_seqs") end
   local rate, step_s = cells.number(row, "tokens_per_s_per_gpu"), cells.seconds(row)
@@ -129,22 +131,23 @@ local function kempnerforge(row)
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
       max_seq_len = count(row, "seq"), num_experts = not cells.is_open(row.moe_experts) and count(row, "moe_experts") or 0,
-      -- KempnerForge drops no token. In its products, every expert gets as many rows as the fullest
-      -- expert has. No row gives that number, so the number of all tokens is assumed: before
-      -- training, most tokens choose the same experts.
+      -- KempnerForge drops no token. In its products, every expert gets as many rows as the expert
+      -- with the most tokens. No row states that number, so the number of all tokens is assumed:
+      -- before training, most tokens choose the same experts.
       moe_top_k = not cells.is_open(row.moe_topk) and count(row, "moe_topk") or nil },
     distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  if row.ac ~= "selective" then checkpointing(row) end -- called only to report its errors
+  if row.ac ~= "selective" then checkpointing(row) end -- called only for its errors
   -- Under pp, train.py reshards after each forward pass.
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- a pass with `plan` is tp{}, which has no such option
     if pass.copy and pass.keep_gathered then pass.keep_gathered, pass.reshard_after_forward, pass.reshard_root, pass.pipeline_stage = nil, true, true, true end
   end
-  -- FSDP does not wrap a single device, so gradients have the parameters' dtype. Under tp it wraps even a single rank.
+  -- FSDP does not wrap a model on a single device, so gradients have the parameters' dtype. Under
+  -- tp it wraps the model even on a single rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
   own.name, own.runtime = row.id, not cells.is_open(row.moe_experts) and "kempnerforge_experts" or "kempnerforge"
   return { plan = own }
@@ -162,24 +165,25 @@ end
 
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
--- Returns the value of the option `key` of zero{}: false if the row says that products wait for this communication of
--- gradients or weights, otherwise nil, the default. Ranks of stage 0 gather no weights. Megatron-FSDP (stages 2 and 3) never
--- waits.
+-- Returns the value of the option `key` of zero{}: false if the row says that products wait for
+-- this communication of gradients or weights, otherwise nil, the default. In stage 0, no weights
+-- are gathered. Megatron-FSDP (stages 2 and 3) never waits.
 local function waits(row, stage, key)
   if cells.flag(row, key) ~= false or stage == 0 and key == "overlap_param_gather" then return nil end
   if stage > 1 then cells.note("%s = %s is left out: ZeRO stage %d overlaps", key, row[key], stage) return nil end
   return false
 end
 
--- Returns the data pass of a Megatron run that shards no states. Without overlap, all gradients are
--- one bucket (core/distributed/distributed_data_parallel.py).
+-- Returns the data pass of a Megatron run that shards no states. Without overlap, all gradients
+-- form one bucket (core/distributed/distributed_data_parallel.py).
 local function unsharded(row, ep)
   if waits(row, 0, "overlap_grad_reduce") == false then return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
   return ep > 1 and zero { strategy = "no_shard" } or ddp {}
 end
 
--- Returns the number of ranks, out of `data`, over which states or weights are sharded: all, unless the row
--- states a smaller group. Megatron calls the number of such groups num_distributed_optimizer_instances.
+-- Returns the number of ranks over which states or weights are sharded: all `data` ranks, unless
+-- the row states a smaller group. Megatron calls the number of such groups
+-- num_distributed_optimizer_instances.
 local function shards_of(row, data)
   local instances, shard = count(row, "num_distopt_instances", 1), count(row, "dp_shard", data)
   if instances > 1 and data % instances == 0 then return data // instances end
@@ -188,15 +192,15 @@ local function shards_of(row, data)
   return shard < data and data % shard == 0 and shard > 1 and shard * replicate == data and shard or data
 end
 
--- Megatron's distributed optimizer shards over the ranks of dp x cp, which hold the same weights. ZeRO
--- stages 2 and 3 are those of Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (of NeMo and
--- Megatron-Bridge) keeps the base in 16 bits, without gradients.
+-- Megatron's distributed optimizer shards over the ranks of dp x cp, which hold the same weights.
+-- ZeRO stages 2 and 3 are those of Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (of NeMo
+-- and Megatron-Bridge) keeps the base in 16 bits, without gradients.
 local function megatron(row)
   local stage = cells.stage(row) or 0
   local lora = cells.is_lora(row)
   if lora then stage = 0 end
   local at = megatrons.place(row, ranks(row), sharers(row))
-  local half = recipes.half_gradients(row) -- without such a recipe, fp32 as in Megatron-LM
+  local half = recipes.half_gradients(row) -- otherwise gradients are fp32, as in Megatron-LM
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
@@ -221,15 +225,17 @@ local function megatron(row)
   return how
 end
 
--- Megatron-LM of 2021 and 2022 wrote scores to memory. Its core brought flash attention in 2023.
+-- Megatron-LM of 2021 and 2022 wrote attention's scores to memory. Megatron-Core, of 2023, brought
+-- flash attention.
 local function megatron_lm(row)
   local how = megatron(row)
   how.runtime = is_before(row, "2023-01") and "megatron2022" or "megatron_core"
   return how
 end
 
--- DeepSpeed's data pass of stage 0. After the last backward pass, it reduces all gradients in one go (runtime/engine.py:
--- allreduce_gradients; runtime/pipe/engine.py: _exec_reduce_grads).
+-- Returns DeepSpeed's data pass of stage 0, which reduces all gradients at once after the last
+-- backward pass (runtime/engine.py: allreduce_gradients; runtime/pipe/engine.py:
+-- _exec_reduce_grads).
 local function late_reduction() return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
 
 -- Returns true if the row says that gradients are summed in fp32 ("grad_accum_dtype=fp32").
@@ -240,21 +246,23 @@ local function sums_in_fp32(row)
   return cells.flag(row, "grad_reduce_in_bf16") == false
 end
 
--- Returns true if DeepSpeed uses BF16_Optimizer (engine.py: get_data_types, _do_optimizer_sanity_check).
--- Without ZeRO, the releases until 2025 use it and sum bf16 gradients in fp32. With stage 1, they use it only
--- if the configuration asks for fp32 sums and the states are not offloaded. Other rows with stage 1 are
--- assumed to use it if they have a pipeline, because the pipelines of older releases fail in bf16 with ZeRO's
--- own optimizer (DeepSpeed #3693, #4713). This holds here for all releases.
+-- Returns true if DeepSpeed uses BF16_Optimizer (engine.py: get_data_types,
+-- _do_optimizer_sanity_check). Without ZeRO, the releases until 2025 use it and sum bf16 gradients
+-- in fp32. With stage 1, they use it only if the configuration asks for fp32 sums and the states
+-- are not offloaded. Other rows with stage 1 are assumed to use it if they have a pipeline, because
+-- pipelines of older releases fail in bf16 with ZeRO's own optimizer (DeepSpeed #3693, #4713). This
+-- is assumed for all releases.
 local function has_bf16_optimizer(row, stage)
   if passes.half_of(row, {}) ~= "bf16" then return false end
   if stage == 0 then return true end
   return stage == 1 and not cells.offloads(row) and (sums_in_fp32(row) or count(row, "pp") > 1)
 end
 
--- A row without a ZeRO stage is assumed to use plain data parallelism (as the rows of vTrain). The
--- vocabulary is padded as in Megatron, to a multiple of 128 times tp. In fp16, gradients are summed and reduced in 16 bits
--- (engine.py: communication_data_type), and the optimizer copies its part of them to fp32 (zero/stage_1_and_2.py,
--- fp16/fused_optimizer.py). BF16_Optimizer shards states, sums gradients in fp32, and also keeps the 16-bit gradients
+-- Megatron-DeepSpeed. A row without a ZeRO stage is assumed to use plain data parallelism (as the
+-- rows of vTrain do). The vocabulary is padded as in Megatron, to a multiple of 128 times tp. In
+-- fp16, gradients are summed and reduced in 16 bits (engine.py: communication_data_type), and the
+-- optimizer copies its part of them to fp32 (zero/stage_1_and_2.py, fp16/fused_optimizer.py).
+-- BF16_Optimizer shards states, sums gradients in fp32, and also keeps the 16-bit gradients
 -- (runtime/bf16_optimizer.py).
 local function megatron_deepspeed(row)
   local stage, data, half = cells.stage(row) or 0, ranks(row), passes.half_of(row, {})
@@ -310,7 +318,7 @@ local function maxtext(row)
   return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
 end
 
--- Levanter and EasyLM: JAX programs that shard weights, as MaxText.
+-- Levanter, EasyLM and others: JAX programs that shard weights like MaxText.
 local function jax(row)
   cells.note("framework %s has no profile; MaxText's stands for it", row.framework)
   return maxtext(row)
@@ -377,7 +385,8 @@ local frameworks = {
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
 
--- Returns the profile with the row's changes. If the attention core is recomputed, attention saves no scores.
+-- Returns the framework's profile with the row's changes. If the attention core is recomputed,
+-- attention saves no scores.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
@@ -391,11 +400,12 @@ local function profile(row, how)
   if how.runtime == "megatron_core" and releases.sends_singly(row) then own.message_s = fitted.megatron_core_single.message_s end
   own.host_factor, own.moment_bytes = slower, recipes.moment_bytes(row)
   own.attention = how.attention or own.attention
-  own.reports_rank = words.reporting_rank(row) or own.reports_rank
+  own.reports_rank = synonyms.reporting_rank(row) or own.reports_rank
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
   if how.lora and is_float8(row) then own.ops = megatrons.keeps_bytes(row, own.ops) end
-  -- NVFP4: 4 bits for each number, and 8 for the scale of 16 numbers (Transformer Engine, common/recipe: NVFP4BlockScaling).
+  -- NVFP4: 4 bits for each number, and 8 bits for the scale of 16 numbers (Transformer Engine,
+  -- common/recipe: NVFP4BlockScaling).
   if is_float4(row) then own.quantised_bytes = 9 / 16 end
   if how.is_megatron then
     own.overlaps_tp, own.input_s = megatrons.overlaps(row), tonumber(row.input_s)
@@ -440,7 +450,7 @@ end
 
 function m.plan(row)
   for _, key in ipairs { "framework", "model", "flag", "precision" } do
-    if words.names_four_bits(row[key] or "") then refuse("a frozen base in 4 bits (QLoRA) is not modelled: %s", row[key]:sub(1, 60)) end
+    if synonyms.names_four_bits(row[key] or "") then refuse("a frozen base in 4 bits (QLoRA) is not modelled: %s", row[key]:sub(1, 60)) end
   end
   defaults.fill(row)
   local how, cluster = framework(row), m.cluster(row)

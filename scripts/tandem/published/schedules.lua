@@ -3,8 +3,8 @@ local cells = require "tandem.published.cells"
 local count = cells.count
 local m = {}
 
--- Names of schedules in lower case. In a name, "-" matches any number of blanks, "-" and "_", also none. The first match counts. false: a schedule that
--- no plan has.
+-- Names of schedules in lower case. In a name, "-" matches any number of blanks, "-" and "_", or
+-- none. The first match counts. false: a schedule that no plan can have.
 -- kind: documented; Qi et al., arXiv 2401.10241 and 2405.15362; torch.distributed.pipelining.schedules; deepseek-ai/DualPipe
 local names = {
   { "dual-pipe-v%f[%A]", "dualpipe_v" }, { "dual-pipe%f[%A]", "dualpipe" },
@@ -19,7 +19,8 @@ local names = {
 }
 for _, known in ipairs(names) do known[1] = known[1]:gsub("%-", "[%%s_%%-]*") end
 
--- Returns the schedule that a text in lower case names, and the text without its name. nil: the text names none, or denies it.
+-- Returns the schedule that a text in lower case names, and the text without its name. Returns nil
+-- if the text names none, or denies it.
 local function named(text)
   for _, known in ipairs(names) do
     text = cells.without_denied(text, { known[1] })
@@ -30,17 +31,18 @@ local function named(text)
   return nil, text
 end
 
--- Returns a text without empty brackets, and without marks at its ends.
+-- Returns a text without empty brackets, and without separators at its ends.
 local function trimmed(text) return (text:gsub("[%(%[][%s,;+]*[%)%]]", " "):gsub("([%(%[])[%s,;]+", "%1"):gsub("[%s,;]+([%)%]])", "%1"):match "^[%s,;:+_%-]*(.-)[%s,;:+_%-]*$") end
 
--- Cells that may name a schedule. Those in `counts` also give a number of stages or chunks.
+-- Cells that may name a schedule. The cells in `counts` also state a number of stages or chunks.
 local counts, words = { "pp", "vp" }, { "pp_schedule", "pipeline_schedule", "framework", "flag" }
 
--- DualPipe cuts the model into as many stages as there are ranks, gives each rank two of them, and sends
--- micro-batches through the ranks in both directions at once. Cut in half, it is two pipelines with
--- DualPipeV, each over half of the ranks. Bubble, weights and activations of a device are equal (README of
--- deepseek-ai/DualPipe, "Pipeline Bubbles and Memory Usage Comparison"). The plan then has twice as many data
--- ranks as the row (`directions`).
+-- Replaces DualPipe by two pipelines. DualPipe cuts the model into as many stages as there are
+-- ranks, gives each rank two of them, and sends micro-batches through the ranks in both directions
+-- at once. Cut in half, it is two pipelines with DualPipeV, each over half of the ranks. Bubble,
+-- weights and activations of a device are equal (README of deepseek-ai/DualPipe, "Pipeline Bubbles
+-- and Memory Usage Comparison"). The plan then has twice as many data ranks as the row
+-- (`directions`).
 local function halves(row)
   local n = tonumber(row.pp or "")
   if not n or n == 1 then row.pipeline = nil return end
@@ -48,7 +50,7 @@ local function halves(row)
   row.pp, row.pipeline, row.directions = ("%d"):format(n // 2), "dualpipe_v", 2
 end
 
--- Moves the name of a schedule out of the cells of a row, into its field `pipeline`.
+-- Moves the name of a schedule out of the row's cells, into the field `pipeline` of the row.
 function m.read(row)
   row.pipeline = nil
   for _, key in ipairs(counts) do
@@ -72,11 +74,12 @@ function m.read(row)
   end
 end
 
--- Must be called after `read`, as soon as the cell pp is a number.
+-- Ends the reading of the schedule. Must be called after `read`, as soon as the cell pp is a
+-- number.
 function m.finish(row) if row.pipeline == "dualpipe" then halves(row) end end
 
--- Returns the order in which a rank runs the forward passes of its chunks. `at_once` micro-batches pass
--- through a chunk, then as many through the next chunk.
+-- Returns the order in which a rank runs the forward passes of its chunks, as a list of { chunk,
+-- micro-batch }. `at_once` micro-batches pass through a chunk, then as many through the next chunk.
 local function looped_order(n, chunks, at_once)
   local order = {}
   for from = 0, n - 1, at_once do
@@ -87,9 +90,12 @@ local function looped_order(n, chunks, at_once)
   return order
 end
 
--- Returns a rank's list of actions. warm: the number of forward passes before the first backward pass. waits: how many
--- weight gradients may be put off while the rank runs other actions; nil: a backward pass is one action. backward_first: true if, after the
--- warm-up, each backward pass precedes a forward pass.
+-- Returns a rank's list of actions.
+-- order: the order of its forward passes, from `looped_order`
+-- warm: the number of forward passes before the first backward pass
+-- waits: how many weight gradients may be put off while the rank runs other actions; nil: a
+--   backward pass is one action, with its weight gradients
+-- backward_first: true if, after the warm-up, each backward pass precedes a forward pass
 local function actions(p, rank, order, chunks, warm, waits, backward_first)
   local list, n_weights = {}, 0
   local function add(kind, at, chunk) list[#list + 1] = ("%s%d.%d"):format(kind, chunk * p + rank, at[2]) end
@@ -112,8 +118,9 @@ local function actions(p, rank, order, chunks, warm, waits, backward_first)
   return list
 end
 
--- Returns Megatron's interleaved schedule for a number of micro-batches that pass through a chunk at a time
--- (--microbatch-group-size-per-virtual-pipeline-stage; pipeline_parallel/schedules.py, get_schedule_table).
+-- Returns Megatron's interleaved schedule in which `at_once` micro-batches pass through a chunk
+-- before the next one (--microbatch-group-size-per-virtual-pipeline-stage;
+-- pipeline_parallel/schedules.py, get_schedule_table).
 function m.interleaved(at_once)
   return function(p, n, chunks)
     local order, ranks = looped_order(n, chunks, at_once), {}
@@ -124,7 +131,8 @@ function m.interleaved(at_once)
   end
 end
 
--- Several chunks with separate weight gradients. kind: source; torch.distributed.pipelining.schedules, ScheduleInterleavedZeroBubble
+-- The interleaved schedule with separate actions for weight gradients. kind: source;
+-- torch.distributed.pipelining.schedules, ScheduleInterleavedZeroBubble
 local function interleaved_zero_bubble(p, n, chunks)
   local order, ranks = looped_order(n, chunks, p), {}
   for rank = 0, p - 1 do ranks[rank] = actions(p, rank, order, chunks, math.min(#order, p - rank - 1 + (chunks - 1) * p), rank) end
@@ -154,15 +162,18 @@ local function breadth_first(p, n, chunks)
   return ranks
 end
 
--- The plan's schedules by name. chunks: the only number of chunks that a rank can have; nil: any. looped: the
--- schedule if a rank has several. usual: the number of chunks if the row gives none.
+-- The plan's schedules by name. Each has the schedule and:
+-- chunks: the only number of chunks that a rank can have; nil: any number
+-- looped: the schedule that is used instead if a rank has several chunks
+-- usual: the number of chunks if the row gives none
 local plans = {
   ["1f1b"] = { "1f1b" }, gpipe = { "gpipe", looped = breadth_first }, breadth_first = { breadth_first, usual = 2 },
   zb_h1 = { "zb_h1", chunks = 1 }, zb_h2 = { zb_h2, chunks = 1 }, zero_bubble = { "zb_h1", looped = interleaved_zero_bubble },
   zb_v = { "zb_v", chunks = 2 }, v_half = { "v_half", chunks = 2 }, dualpipe_v = { "dualpipe_v", chunks = 2 },
 }
 
--- Returns the plan's schedule that the row names, and the chunks of a rank; nil: it names none, or 1F1B.
+-- Returns the plan's schedule that the row names, and the number of chunks of a rank. Returns nil
+-- if the row names no schedule, or 1F1B.
 function m.of(row)
   local known, vp = plans[row.pipeline or "1f1b"], count(row, "vp", 1)
   if known[1] == "1f1b" then return nil end

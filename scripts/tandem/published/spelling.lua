@@ -1,7 +1,7 @@
--- Turns the cells of a row into the words that the tables of published runs use. Sources write a switch, a
--- count, a ZeRO stage or a recomputation in many ways. An unknown word is refused by name, so no row is
--- silently misread.
-local cells, words, meshes = require "tandem.published.cells", require "tandem.published.words", require "tandem.published.meshes"
+-- Rewrites the cells of a row in the words that the tables of published runs use. Sources write a
+-- switch, a count, a ZeRO stage or a recomputation in many ways. A row with an unknown word is
+-- refused, and the error names the word, so no row is silently misread.
+local cells, synonyms, meshes = require "tandem.published.cells", require "tandem.published.synonyms", require "tandem.published.meshes"
 local numbers, megatron_words = require "tandem.published.numbers", require "tandem.published.megatron_words"
 local has_thousands, scaled, tokens = numbers.has_thousands, numbers.scaled, numbers.tokens
 local m = {}
@@ -11,10 +11,10 @@ local function refuse(key, cell) cells.refuse("%s is not known: %s", key, cell:s
 -- ---- counts
 
 local counts = { "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "moe_experts", "moe_topk", "n_gpus", "gpus_per_node",
-  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "seq", "micro_batch", "global_batch_seqs" }  -- seq precedes the batches: a batch in tokens is divided by it
+  "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "seq", "micro_batch", "global_batch_seqs" }  -- seq is before the batches, because a batch in tokens is divided by seq
 
--- A cell of one of these counts may give a number for each GPU, node or other unit instead of the total: "8
--- per GPU", "2/node", "4 a GPU". `parts` are the patterns of such words.
+-- A cell of one of these counts may give a number for each GPU, node or other unit instead of the
+-- total: "8 per GPU", "2/node", "4 a GPU". `parts` are patterns of such words.
 local wholes = { n_gpus = true, global_batch_seqs = true, n_layers = true, moe_experts = true }
 local parts = { "/", "%f[%a]per%f[%A]", "%f[%a]each%f[%A]", "%f[%a]an? %a*gpu", "%f[%a]an? node" }
 local large = { "^%s*[kmb]%f[%A]", "^%s*thousand", "^%s*million", "^%s*billion" }
@@ -24,17 +24,18 @@ local function finds(text, patterns)
   return false
 end
 
--- Returns a text in lower case, without its parts in brackets.
+-- Returns a text in lower case, without the parts in brackets.
 local function unbracketed(text) return (text:lower():gsub("%b()", " "):gsub("%b[]", " ")) end
 
--- Returns the whole number that a cell gives: "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k". For
--- n_gpus the cell may be a product of nodes and their GPUs: "8x8", "8 nodes x 8". `has_thousands` says
--- when a comma separates thousands. Other cells with several numbers ("4-8", "4/8", "8,16", "4 or 8",
--- "2x4") have no certain meaning, and "4M tokens" or "2 nodes" counts something else: these are refused.
--- Returns nil if the cell does not begin with a number.
+-- Returns the whole number that a cell gives: "8,192", "64.0", "64 GPUs", "50257 (padded)", "8k".
+-- For n_gpus, the cell may be a product of nodes and the GPUs of a node: "8x8", "8 nodes x 8".
+-- `has_thousands` says when a comma separates thousands. Refused are other cells with several
+-- numbers, because their meaning is not certain ("4-8", "4/8", "8,16", "4 or 8", "2x4"), and cells
+-- that count something else ("4M tokens", "2 nodes"). Returns nil if the cell does not begin with a
+-- number.
 local function whole(row, key)
   local cell = row[key]
-  local text = cell:match "^%s*(.-)%s*$":gsub("^(%d+),%s", "%1; ") -- "4, using a schedule"
+  local text = cell:match "^%s*(.-)%s*$":gsub("^(%d+),%s", "%1; ") -- in "4, using a schedule", the comma ends the number
   local plain = not text:find "[xX]" and tonumber(text)
   if plain then return math.tointeger(plain) or refuse(key, cell) end
   local nodes, each = text:match "^(%d+)%s*%a*%s*[xX*]%s*(%d+)%s*%a*$"
@@ -48,14 +49,14 @@ local function whole(row, key)
   -- after a count, other words must begin with a space, a bracket or a semicolon
   if rest ~= "" and not rest:find "^[%s%(%[;]" or rest:find "^%s*[%-/+~]" then refuse(key, cell) end
   local after = unbracketed(rest)
-  local other = after:find "%d" or key == "n_gpus" and words.before_nodes(after) or key == "global_batch_seqs" and (after:find "%f[%a]tok" or rest:lower():find "[%(%[]%s*tok")
+  local other = after:find "%d" or key == "n_gpus" and synonyms.before_nodes(after) or key == "global_batch_seqs" and (after:find "%f[%a]tok" or rest:lower():find "[%(%[]%s*tok")
   if other or finds(after, large) or wholes[key] and finds(after, parts) then refuse(key, cell) end
   if unit ~= "" and key ~= "seq" and key ~= "global_batch_seqs" then refuse(key, cell) end
   return scaled(tonumber((digits:gsub(",", ""))), unit)
 end
 
--- Returns a global batch that is given for one GPU ("2 per GPU") times the number of GPUs, if every GPU has
--- its own samples (tp = pp = cp = 1). Returns nil for any other cell.
+-- For a global batch that is given for one GPU ("2 per GPU"): returns it times the number of GPUs,
+-- if every GPU has its own samples (tp = pp = cp = 1). Returns nil for any other cell.
 local function completed(row, key)
   local text = row[key]:lower()
   if key == "global_batch_seqs" then
@@ -82,14 +83,14 @@ local function switch(row, key, on, off)
   return true
 end
 
--- Words for recomputation. A cell begins with a switch ("yes") or one of these words, or it contains exactly
--- one of them: "activation checkpointing (full)". A cell that contains two of them, or denies one, is
--- ambiguous and is refused: "none / full", "full: no".
+-- Words for recomputation. A cell begins with a switch ("yes") or with one of these words, or it
+-- contains exactly one of them: "activation checkpointing (full)". A cell that contains two of
+-- them, or denies one, is ambiguous and is refused: "none / full", "full: no".
 local recomputes = { "full", "selective", "none", "see recipe" }
 local denials = { "no", "not", "non", "off", "false", "without", "disabled", "never", "w/o" }
 
--- Counts which of the words a text in lower case contains. Returns the first of them, and their
--- number.
+-- Returns the first of the words that a text in lower case contains, and the number of those that
+-- it contains.
 local function among(text, words)
   local first, n = nil, 0
   for _, word in ipairs(words) do
@@ -98,8 +99,8 @@ local function among(text, words)
   return first, n
 end
 
--- modules: the names that a cell may use for the modules of --recompute-modules, and Megatron's name of each.
--- plain: words that may stand beside them and do not change the meaning.
+-- modules: the names that a cell may use for the modules of --recompute-modules, and Megatron's
+-- name of each. plain: words that may stand beside these names without changing the meaning.
 local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "layernorm", layernorms = "layernorm", norm = "layernorm", norms = "layernorm", mla_up_proj = "mla_up_proj",
   mlp = "mlp", moe = "moe", shared_experts = "shared_experts" }
 local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
@@ -107,9 +108,9 @@ local plain = { recompute = true, recomputation = true, activation = true, activ
   policy = true, per = true, block = true, layer = true, layers = true, option = true, with = true, sequence = true, parallel = true,
   parallelism = true, sp = true, flash = true, torchtitan = true, megatron = true, recomputed = true, recompute_modules = true, recompute_granularity = true }
 
--- Returns the parts of a block that a text says are recomputed, in the words of the tables: "(core_attn)",
--- "(op)", "(layer, every 2)". Returns "" if the text names none, and nil if it has an unknown word. is_titan:
--- in torchtitan, a bare number n means every n-th layer.
+-- Returns the parts of a block that a text says are recomputed, in the words of the tables:
+-- "(core_attn)", "(op)", "(layer, every 2)". Returns "" if the text names none, and nil if it has
+-- an unknown word. is_titan: true for torchtitan, where a bare number n means every n-th layer.
 local function selected(text, is_titan)
   text = text:gsub("%f[%w]sdpa%f[%W]", "core_attn"):gsub("attention core", "core_attn"):gsub("core[ _]attention", "core_attn"):gsub("core attn", "core_attn"):gsub("%f[%w]attention%f[%W]", "core_attn"):gsub("%f[%w_]attn%f[^%w_]", "core_attn")
   local every = text:match "every%s+(%d+)" or text:match "every%s+(%l+)%s+layer" or text:match "layer[%s:=]+(%d+)" or text:match "option[%s:=\"']*(%d+)" or is_titan and text:match "^%W*(%d+)%W*$"
@@ -123,9 +124,9 @@ local function selected(text, is_titan)
   return #named > 0 and ("(%s)"):format(table.concat(named, " ")) or ""
 end
 
--- Writes a recomputation that begins with "selective" in the words of the tables: "selective(op)",
--- "selective(moe_act)". It reads the words before the first bracket, then the text in each bracket, and takes
--- the first that names a part.
+-- Rewrites a recomputation that begins with "selective" in the words of the tables:
+-- "selective(op)", "selective(moe_act)". It reads the words before the first bracket, then the text
+-- in each bracket, and takes the first text that names a part.
 local function detail(row)
   local lower = row.ac:lower()
   local kind, rest = lower:match "^(selective)(.*)$"
@@ -149,8 +150,9 @@ local function granularity(row)
   row.ac = some and "full block " .. n or cell == "selective" and ("selective(%s)"):format(row.recompute_modules or "") or cell
 end
 
--- Recomputation policies of MaxText (remat_policy) and OLMo (ActivationCheckpointingStrategy). "keeps" is
--- followed by the ops whose outputs are not recomputed. A longer name stands before a name that it contains.
+-- Recomputation policies of MaxText (remat_policy) and OLMo (ActivationCheckpointingStrategy).
+-- After "keeps" follow the ops whose outputs are not recomputed. A longer name precedes the names
+-- that it contains.
 -- kind: source; MaxText, src/MaxText/layers/decoders.py (get_remat_policy); OLMo, olmo/model.py
 local policies = {
   { "minimal_with_context", "keeps linear attention" }, { "minimal_flash", "keeps linear attention" }, { "minimal", "keeps linear" },
@@ -162,8 +164,8 @@ local policies = {
 }
 local numbers = { one = 1, two = 2, three = 3, four = 4, eight = 8, half = 0.5, other = 2, second = 2, third = 3, fourth = 4, alternate = 2 }
 
--- Returns the fraction of the layers that a text says are recomputed: "0.4", "40 %", "one_in_two", "every 2nd
--- layer", "10 of 32 layers". nil: the text gives none.
+-- Returns the fraction of the layers that a text says are recomputed: "0.4", "40 %", "one_in_two",
+-- "every 2nd layer", "10 of 32 layers". Returns nil if the text gives none.
 local function part_of(text, row)
   local ratio = tonumber(text:match "^%s*(0?%.%d+)%s*$") or tonumber(text:match "ratio[%s:=]*(0?%.%d+)")
   local percent = text:match "(%d+%.?%d*)%s*%%"
@@ -182,8 +184,8 @@ local function part_of(text, row)
 end
 
 -- Reads a cell that gives a policy, a fraction of the layers, or an option with a value
--- ("gradient_checkpointing=False"), and rewrites it in the words that `recomputation` knows. Returns true if
--- the cell is final.
+-- ("gradient_checkpointing=False"), and rewrites it in the words that `recomputation` knows.
+-- Returns true if nothing else of the cell must be read.
 local function policy(row)
   local lower = row.ac:lower()
   local value = lower:match "^[%a_%-%s]*checkpoint[%a_%-%s]*[:=]%s*(%S.*)$" or lower:match "^[%a_%-%s]*recompute[%a_%-%s]*[:=]%s*(%S.*)$" or
@@ -206,7 +208,7 @@ local function policy(row)
   local modules_of = not bare:find "^full" and not bare:find "^selective" and not among(bare, denials) and is_module and selected(bare)
   if modules_of and modules_of:find "^%([cmls]" then row.ac = "selective" .. modules_of return true end
   if not lower:find "^selective" and not lower:find "^none" then
-    local method = words.recomputed_layers(lower)
+    local method = synonyms.recomputed_layers(lower)
     if method then row.ac = method return true end
   end
   if select(2, among(lower, recomputes)) == 0 and not among(bare, denials) and not bare:find "%d" and not bare:find "budget" then
@@ -237,7 +239,7 @@ end
 
 local function recomputation(row)
   kind_first(row)
-  if row.ac:lower():find "^full%s+block%s+0%s*$" then row.ac = "none" end -- none of its layers
+  if row.ac:lower():find "^full%s+block%s+0%s*$" then row.ac = "none" end -- "full block 0" recomputes no layer
   -- removes parts that add nothing: "selective, not full", "true; use_reentrant: false"
   local denied = select(2, cells.without_denied(row.ac, { "recomput%a*", "checkpoint%a*", "ckpt", "remat%a*", "^%s*ac", "^%s*gc" }))
   if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then row.ac = "none" return end
@@ -265,7 +267,7 @@ local function recomputation(row)
     row.ac = word .. text:sub(#word + 1)
   else
     if n == 0 and (lower:find "^every layer" or lower:find "^all layers" or lower:find "^gradient.checkpointing") then found, n = "full", 1 end
-    if n == 0 and lower:find "^default" then found, n = "", 1 end -- the default of the framework
+    if n == 0 and lower:find "^default" then found, n = "", 1 end -- an empty cell takes the framework's default
     if n ~= 1 or among(lower, denials) then refuse("ac", row.ac) end
     row.ac = found
   end
@@ -276,7 +278,7 @@ end
 local precisions = { "bf16", "bfloat16", "fp16", "float16", "fp8", "float8", "wise", "e4m3", "mx", "fp4", "fp32", "float32", "tf32" }
 local sub_channels = { "%f[%a]sc%f[%A]", "sub%-?%s?channels?", "fine%-?%s?grained" }
 local function precision(row)
-  row.precision = words.without_denied(row.precision:gsub("^[Tt]orch%.", ""):gsub("([Rr]ow)%-[Ww]ise", "%1wise"):gsub("^([Ff]l?o?a?t?[Pp]?8)[%s_%-]+[Rr]ow%f[%A]", "%1 rowwise"))
+  row.precision = synonyms.without_denied(row.precision:gsub("^[Tt]orch%.", ""):gsub("([Rr]ow)%-[Ww]ise", "%1wise"):gsub("^([Ff]l?o?a?t?[Pp]?8)[%s_%-]+[Rr]ow%f[%A]", "%1 rowwise"))
   local text = row.precision:lower()
   if text:find "int[48]" or text:find "w8a8" or text:find "^%s*bf16%s*/%s*fp8%s*$" or text:find "^%s*fp8%s*/%s*bf16%s*$" then refuse("precision", row.precision) end
   if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
@@ -297,8 +299,8 @@ local function precision(row)
   refuse("precision", row.precision)
 end
 
--- Reads whether PyTorch compiles the model. A cell may name a mode of torch.compile, or the part that is
--- compiled.
+-- Reads whether PyTorch compiles the model. The cell may name a mode of torch.compile, or the part
+-- that is compiled.
 local function compiled(row)
   if switch(row, "compile", "yes", "no") then return end
   local text, denied = cells.without_denied(row.compile:lower():gsub("%-no%-cudagraphs", ""), { "compile%a*", "inductor", "dynamo", "max%-autotune", "xla", "jit" })
@@ -311,9 +313,9 @@ local function compiled(row)
   refuse("compile", row.compile)
 end
 
--- Reads the cell for sequence parallelism. It may be Megatron's, which works beside tp ("1" or "0"), or
--- DeepSpeed's Ulysses with a number of ranks ("ulysses 8"). If the framework has only Ulysses, the number
--- alone is enough.
+-- Reads the cell for sequence parallelism, `sp`. It may mean Megatron's, which works beside tp ("1"
+-- or "0"), or DeepSpeed's Ulysses with a number of ranks ("ulysses 8"). If the framework has only
+-- Ulysses, the number alone is enough.
 local function sequences(row)
   row.sp = row.sp:match "^%s*[%a_%s]*[pP]arallel[%a]*%s*[:=]%s*(%a.*)$" or row.sp
   if select(2, cells.without_denied(row.sp, { "%f[%a]sp%f[%A]", "seq%a*[%s_%-]*parallel%a*", "ulysses" })) then row.sp = "0" return end
@@ -322,7 +324,7 @@ local function sequences(row)
   local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
   if text:find "ulysses" or text:find "all[%s_%-]*to[%s_%-]*all" then row.sp = "ulysses " .. (n or "1") return end
   if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
-  if text:find "^%s*same%s+as%s+tp" or text:find "^%s*%d+%s*$" and n == row.tp and tonumber(n) > 1 then row.sp = "1" return end -- in Megatron, the ranks of tp share the sequences
+  if text:find "^%s*same%s+as%s+tp" or text:find "^%s*%d+%s*$" and n == row.tp and tonumber(n) > 1 then row.sp = "1" return end -- in Megatron, the number of sequence-parallel ranks is tp
   if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" or text:find "^%s*all[%s_%-]*reduce" then row.sp = "0" return end
   -- a ring is context parallelism
   if n and text:find "ring" and (cells.is_open(row.cp) or cells.count(row, "cp", 1) == tonumber(n)) then row.sp, row.cp = "0", n return end
@@ -331,9 +333,9 @@ local function sequences(row)
   refuse("sp", row.sp)
 end
 
--- Fills the two degrees of HSDP: the ranks of a group that shards the weights (dp_shard), and the number of
--- groups (dp_replicate). If the row gives no dp_shard, a group is a node, which is PyTorch's default
--- (_init_utils.py).
+-- Fills the two degrees of HSDP if the row gives one of them: the number of ranks that shard the
+-- weights (dp_shard), and the number of such groups (dp_replicate). If the row gives no dp_shard, a
+-- group is a node, which is PyTorch's default (_init_utils.py).
 local function hybrid(row)
   if not row.zero_stage:lower():find "hsdp" and not row.zero_stage:lower():find "hybrid" then return end
   if not cells.is_open(row.dp_shard) and not cells.is_open(row.dp_replicate) then return end
@@ -345,9 +347,9 @@ local function hybrid(row)
   cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
 end
 
--- Names of frameworks. Sources also write "Megatron Bridge", "NVIDIA Megatron-LM", "MCore", "LLM Foundry" or
--- "pytorch/torchtitan". The owner of a repository is removed before a known name. A "-" in `names` matches a
--- blank, "-", "_" or nothing.
+-- Names of frameworks. Sources also write "Megatron Bridge", "NVIDIA Megatron-LM", "MCore", "LLM
+-- Foundry" or "pytorch/torchtitan". If the owner of a repository precedes a known name, the owner
+-- is removed. A "-" in `names` matches a blank, "-", "_" or nothing.
 local names = { "megatron-lm", "megatron-core", "megatron-bridge", "megatron-deepspeed", "llm-foundry", "gpt-neox", "llama-factory", "colossal-ai", "torch-titan",
   "torch-tune", "max-text", "intern-evo", "nano-tron", "deep-speed", "x-tuner", "ve-scale", "kempner-forge", "fms-fsdp", "hugging-face", "nemo-automodel", "nemo" }
 local joined = { ["torch-titan"] = "torchtitan", ["torch-tune"] = "torchtune", ["max-text"] = "maxtext", ["intern-evo"] = "internevo", ["nano-tron"] = "nanotron",
@@ -372,7 +374,7 @@ local function framework(row)
   text = text:gsub("^nvcr%.io/nvidia/", ""):gsub("^[Mm]egatron%-?DS%f[%A]", "Megatron-DeepSpeed"):gsub("^[Mm]egatron%-?%s?[LlMm]*%s*[%+&]%s*[Dd]eep[Ss]peed", "Megatron-DeepSpeed"):gsub("^[Nn]e[Mm]o:", "NeMo ")
   text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll]?[Mm]?[%-%s]*[Tt]rain", "InternEvo"):gsub("^MLM%f[%A]", "Megatron-LM")
   if text:find "^[Mm]egatron%s*$" or text:find "^[Mm]egatron%s*[%(2]" then text = text:gsub("^[Mm]egatron", "Megatron-LM") end
-  if text:lower():find "^primus" and text:lower():find "torchtitan" then text = "torchtitan (" .. text .. ")" end -- one of its two backends
+  if text:lower():find "^primus" and text:lower():find "torchtitan" then text = "torchtitan (" .. text .. ")" end -- Primus has two backends, torchtitan and Megatron
   for _, owner in ipairs(text:find "Release" and {} or owners) do  -- "NVIDIA NeMo Framework Release 25.09" is the name of a container
     local rest = text:lower():match("^%s*" .. owner .. "[%s/]+()")
     for _, name in ipairs(rest and names or {}) do
@@ -386,7 +388,7 @@ local function framework(row)
   row.framework = text
 end
 
--- Writes a number of parameters in billions: "8B", "350M", "8,030,000,000".
+-- Rewrites a number of parameters in billions: "8B", "350M", "8,030,000,000".
 local function billions(row)
   local digits, unit = row.params_b:match "^%s*~?(%d[%d,]*%.?%d*)%s*([kKmMbBtT]?)"
   local n = digits and tonumber((digits:gsub(",", "")))
@@ -395,16 +397,17 @@ local function billions(row)
   row.params_b = ("%.10g"):format(n * (word == "m" and 1e-3 or word == "t" and 1e3 or word == "" and n > 1e5 and 1e-9 or 1))
 end
 
--- Reads the size of the group of ranks that shares states or weights, if the cell zero_stage gives it: "1
--- (zero1 size 8)", "ZeRO-1 over 8 ranks", "HSDP (8 x 4)", "ZeRO-3 within a node". InternEvo's `zero1` is the
--- size of this group (-1: all ranks; 1: no ZeRO).
+-- Reads the number of ranks that share states or weights, if the cell zero_stage gives it: "1
+-- (zero1 size 8)", "ZeRO-1 over 8 ranks", "HSDP (8 x 4)", "ZeRO-3 within a node". InternEvo's
+-- `zero1` is this number (-1: all ranks; 1: no ZeRO).
 local function shared_group(row)
   local text = row.zero_stage:lower()
   local is_hybrid = text:find "hsdp" or text:find "hybrid"
   local shard, replicate
   if is_hybrid then
     shard, replicate = text:match "%D(%d+)%s*[x*]%s*(%d+)"
-    -- PyTorch shards within a node by default, so the size of a node is that of the group that shards: "4x8", "8x4"
+    -- PyTorch shards within a node by default, so in "4x8" and "8x4" the size of a node is the
+    -- sharded group's
     if shard and replicate == (row.gpus_per_node or "") then shard, replicate = replicate, shard end
     if not shard then shard, replicate = text:match "shard%a*[%s=:]*(%d+)", text:match "replica%a*[%s=:]*(%d+)" end
   end
@@ -422,8 +425,8 @@ local function shared_group(row)
   if tonumber(size) and tonumber(size) > 1 and cells.is_open(row.dp_shard) then row.dp_shard = size end
 end
 
--- Removes words before or after a number: "TP=2", "pp4", "mbs 1", "top-2", "2-way". A number of GPUs may be
--- followed by the GPU's name: "16x H100".
+-- Removes words before or after a number: "TP=2", "pp4", "mbs 1", "top-2", "2-way". After a number
+-- of GPUs, the GPU's name may follow: "16x H100".
 local function bare_count(row, key)
   local text = row[key]:lower():gsub("^%s+", "")
   local ways, name = text:match "^(%d+)%-way%s*([a-z]*)%s*$"
@@ -437,26 +440,26 @@ local function bare_count(row, key)
   if key == "dp_shard" or key == "dp_replicate" then row[key] = row[key]:gsub("^%s*%a+[%s=:]+(%d+)%s*$", "%1"):gsub("^%s*[xX]%s*(%d+)%s*$", "%1"):gsub("^%s*(%d+)%s*[xX]%s*$", "%1") end
 end
 
--- Turns the cells of a row into the tables' words.
+-- Rewrites the cells of a row in the words of the tables.
 function m.normalise(row)
-  words.marks(row)
+  synonyms.marks(row)
   model(row)
   framework(row)
   megatron_words.normalise(row)
-  if not cells.is_open(row.attention_backend) then words.attention(row) end
-  if not cells.is_open(row.gpu) then words.gpu(row) end
+  if not cells.is_open(row.attention_backend) then synonyms.attention(row) end
+  if not cells.is_open(row.gpu) then synonyms.gpu(row) end
   meshes.split(row)
   if not cells.is_open(row.sp) then sequences(row) end -- before the batch, whose reading depends on the ranks that share a sequence
   for _, key in ipairs(counts) do
-    if not cells.is_open(row[key]) then words.count(row, key) bare_count(row, key) end
+    if not cells.is_open(row[key]) then synonyms.count(row, key) bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"
     local n = not open and (tokens(row, key) or completed(row, key) or whole(row, key))
     if n then row[key] = tostring(n) end
   end
   for _, key in ipairs { "etp", "mtp_layers", "head_dim", "moe_ffn" } do
     if not cells.is_open(row[key]) then
-      words.count(row, key)
-      if (key == "head_dim" or key == "moe_ffn") and row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- a multiple of an unknown size
+      synonyms.count(row, key)
+      if (key == "head_dim" or key == "moe_ffn") and row[key]:find "^%s*%d+%s*[xX]" then refuse(key, row[key]) end -- "4x": a multiple of a size that is not known here
     end
   end
   if not cells.is_open(row.params_b) then billions(row) end

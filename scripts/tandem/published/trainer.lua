@@ -1,4 +1,4 @@
--- Published runs of Hugging Face's Trainer, and of Liger's fused head and loss.
+-- Published runs of Hugging Face's Trainer, and Liger's fused head and loss.
 local cells = require "tandem.published.cells"
 local count, has = cells.count, cells.has
 local m = {}
@@ -19,9 +19,10 @@ local function with_scratch(op, scratch, saved)
   return own
 end
 
--- Returns ops of the loss whose bytes for each logit differ from the profile's. The two bytes of the plan's own logits
--- are not among them. transformers before 4.46 does not hold the 16-bit logits beside the cast ones (modeling_llama.py).
--- GPTBigCode does not cast logits (modeling_gpt_bigcode.py), so log-softmax, gradient and copy have 16 bits.
+-- Returns the ops of the loss whose bytes for each logit differ from the profile's, or nil. The two
+-- bytes of the plan's own logits are not counted here. transformers before 4.46 frees the 16-bit
+-- logits when it casts them (modeling_llama.py). GPTBigCode does not cast logits
+-- (modeling_gpt_bigcode.py), so log-softmax, gradient and copy have 16 bits.
 local function loss_of(row, runtime)
   local own = require("runtimes." .. runtime).ops
   local major, minor = row.framework:match "transformers (%d+)%.(%d+)"
@@ -33,13 +34,13 @@ local function loss_of(row, runtime)
   return { xent_max = with_scratch(own.xent_max, own.xent_max.scratch - 2) }
 end
 
--- PEFT's ops in addition to a frozen product (peft/tuners/lora/layer.py). They are a cast of the input to
--- fp32 (adapters are fp32), a dropout, and a product to the rank and one back. Then come the scale,
--- the sum, and a cast. Their traffic, in numbers of 2 bytes, is 9.5 for each number of the input
--- and 14 for each number of the output. In the backward pass it is 14.5 and 14. A profile has no
--- costs for a product's gradients, so their traffic is added to the product. If a recomputed block
--- runs the product twice, half of it is added. kind: source; traffic of PEFT's kernels, counted in
--- its source, with a dropout as fms-hf-tuning's default has
+-- The ops that PEFT runs in addition to a frozen product (peft/tuners/lora/layer.py). It casts the
+-- input to fp32 (adapters are fp32), applies a dropout, and multiplies to the rank and back. Then
+-- it scales, adds and casts the result. This traffic, in numbers of 2 bytes, is 9.5 for each number
+-- of the input and 14 for each number of the output; in the backward pass, 14.5 and 14. A profile
+-- has no costs for a product's gradients, so their traffic is added to the product. If a recomputed
+-- block runs the product twice, half of it is added. kind: source; traffic of PEFT's kernels,
+-- counted in its source, with a dropout as fms-hf-tuning's default has
 local adapter = { kernels = 8, passes = 13, back_kernels = 9, back_passes = 14 }
 local function adapters(row, ops)
   if not cells.is_lora(row) then return ops end
@@ -53,8 +54,7 @@ local function adapters(row, ops)
 end
 
 -- Returns the profile's name, the row's own ops of the loss, and the number of chunks of a fused
--- head and loss. Under LoRA the head is wrapped, so the plugin's fused loss (Liger's) has no
--- effect.
+-- head and loss. LoRA wraps the head, so Liger's fused loss then has no effect.
 function m.trainer(row)
   local kernels = has(row, "framework", "fast%-kernels") or has(row, "framework", "liger")
   local runtime = kernels and "hf_trainer_kernels" or "hf_trainer"

@@ -1,12 +1,14 @@
--- The number of GPUs of a run of Megatron whose row leaves it open. A row may state the memory that the run holds between steps
--- (mem_allocated_gib): weights, gradients, and the part of the optimizer's states that a rank keeps. This part depends on the
--- number of ranks that share the states.
+-- Computes the number of GPUs of a Megatron run from its memory, if the row does not state the
+-- number. The row may state the memory that the run occupies between steps (mem_allocated_gib):
+-- weights, gradients, and the part of the optimizer's states that a rank keeps. This part depends
+-- on the number of ranks that share the states.
 local cells, catalog = require "tandem.published.cells", require "tandem.published.catalog"
 local blocks, megatrons = require "tandem.published.blocks", require "tandem.published.megatron"
 local count = cells.count
 local m = {}
 
--- Returns the number of layers without and with experts on the last stage, without heads that predict further tokens.
+-- Returns the numbers of layers without and with experts on the last stage. Heads that predict
+-- further tokens are not counted.
 local function layers_of(row)
   local layers, n_pp = count(row, "n_layers"), count(row, "pp", 1)
   local mixes = not cells.is_open(row.moe_experts) and blocks.mixture_layers(row, layers) or {}
@@ -21,8 +23,9 @@ local function layers_of(row)
   return dense, mixed
 end
 
--- Returns two numbers of parameters of the last stage on one rank: the ones that all data ranks hold, and
--- those of experts. Also returns over how many ranks experts are divided. Norms and biases are left out.
+-- Returns two numbers of parameters of the last stage on one rank: the parameters of which every
+-- data rank has a copy, and the parameters of experts. Also returns the number of ranks over which
+-- experts are divided. Norms and biases are not counted.
 local function parameters(row)
   local dim, heads, n_tp = count(row, "d_model"), count(row, "n_heads"), count(row, "tp", 1)
   local dense, mixed = layers_of(row)
@@ -39,18 +42,19 @@ local function parameters(row)
   return shared / n_tp, experts / cut, cut
 end
 
--- Returns the number of GPUs at which the memory of a rank is closest to the stated memory. It is `need`
--- times a power of two, and at most `most`. nil: the row does not state the memory, or the memory does not
--- depend on the number. Weights have 16 bits, gradients and the three states 32.
-function m.gpus(row, need, most)
-  local held = tonumber(row.mem_allocated_gib or "")
-  if not held or (cells.stage(row) or 0) == 0 or not cells.has(row, "framework", "^megatron") or not cells.is_open(row.hybrid_pattern) then return nil end
+-- Returns the number of GPUs at which the memory of a rank is closest to the stated memory: `need`
+-- times a power of two, and at most `most`. Returns nil if the row does not state the memory, or if
+-- the memory does not depend on the number. Weights have 16 bits; gradients and the three states
+-- have 32.
+function m.of_memory(row, need, most)
+  local stated = tonumber(row.mem_allocated_gib or "")
+  if not stated or (cells.stage(row) or 0) == 0 or not cells.has(row, "framework", "^megatron") or not cells.is_open(row.hybrid_pattern) then return nil end
   local shared, experts, cut = parameters(row)
   local n_tp, n_pp, best, least = count(row, "tp", 1), count(row, "pp", 1), nil, math.huge
   local n = need
   while n <= math.max(need, most) do
     local bytes = shared * (6 + 12 * n_tp * n_pp / n) + experts * (6 + 12 * cut * n_pp / n)
-    local error = math.abs(math.log(bytes / (held * 2 ^ 30)))
+    local error = math.abs(math.log(bytes / (stated * 2 ^ 30)))
     if error < least then best, least = n, error end
     n = 2 * n
   end

@@ -1,10 +1,12 @@
--- Reads more ways in which sources write a cell: counts of nodes, names of sizes, kernels of attention, cloud
+-- Reads further spellings of cells: counts of nodes, names of sizes, kernels of attention, cloud
 -- machines. `spelling.lua` calls these functions before it reads a cell as a count or a switch.
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local m = {}
 
--- The words of each count. names: they may stand before the number ("GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024"). units: they may
--- follow it without a blank ("4L", "8x", "1/GPU"). stems: parts of the names of options ("ici_tensor_parallelism=8", "sequence_len: 8192").
+-- The words of each count:
+-- names: words that may precede the number ("GQA 2", "bs=1", "seq_len 4096", "hidden_size=1024")
+-- units: words that may follow it without a blank ("4L", "8x", "1/GPU")
+-- stems: parts of the names of options ("ici_tensor_parallelism=8", "sequence_len: 8192")
 local count_words = {
   n_layers = { names = { "l", "layers", "num_layers", "n_layers", "num_hidden_layers" }, units = { "l" } },
   d_model = { names = { "h", "d", "hidden", "hidden_size", "d_model", "dim", "width" }, units = { "d", "h" } },
@@ -34,7 +36,7 @@ local count_words = {
   etp = { names = { "etp" } },
 }
 
--- An option whose name has one of these words sets another count.
+-- If the name of an option contains one of these words, the option sets another count.
 local not_in = { "layer", "vocab", "dcn" }
 
 -- Returns true if a name of several words belongs to an option that sets the count `key`.
@@ -57,7 +59,7 @@ function m.is_short_name(key, name) return #name > 1 and #name < 4 and has_word(
 -- Words for a node.
 local machines = { "nodes?", "machines?", "hosts?", "servers?", "instances?", "trays?", "dgx", "hgx", "boxes", "vms?" }
 
--- Returns the text before the first word for a node; nil: it has no such word.
+-- Returns the text before the first word for a node, or nil if there is no such word.
 function m.before_nodes(text)
   local first
   for _, word in ipairs(machines) do
@@ -72,8 +74,8 @@ local function has_trays(row) return (row.gpu or ""):find "GB[23]00" end
 
 local is_node = { [4] = true, [8] = true, [16] = true }
 
--- Returns the text without "single" or "one" before the number of GPUs of a node ("Single 8xH100", "one 8-GPU
--- node"). Returns "1" if "single" is followed by "GPU" or the name of a GPU.
+-- Returns the text without "single" or "one" before the number of GPUs of a node ("Single 8xH100",
+-- "one 8-GPU node"). Returns "1" if "GPU" or the name of a GPU follows "single".
 local function single(text)
   local rest = text:match "^%s*[Ss]ingle%s+(.*)$" or text:match "^%s*[Oo]ne%s+(.*)$"
   if not rest or rest:find "^%d" then return rest and (rest:match "^(%d+)%s*[Gg][Pp][Uu]s?%s+%a+%s*$" or rest) or text end
@@ -94,8 +96,8 @@ local function devices(row)
   row.n_gpus = text
 end
 
--- Returns true if a cloud's machine is a node with all of its GPUs: "a2-highgpu-8g" and "p5.48xlarge", but not
--- "a2-highgpu-1g", "p5.4xlarge" or "8 p5.48xlarge GPUs".
+-- Returns true if a cloud's machine is a node with all its GPUs: "a2-highgpu-8g" and "p5.48xlarge",
+-- but not "a2-highgpu-1g", "p5.4xlarge" or "8 p5.48xlarge GPUs".
 local function is_whole_machine(row, text)
   if text:find "%sgpus?%s*$" then return false end
   local n = text:match "^[%w%-]*gpu%-(%d+)g"
@@ -104,9 +106,9 @@ local function is_whole_machine(row, text)
   return not family or size == "48" or family == "p" and (size == "24" or size == "16")
 end
 
--- Returns the number of GPUs of a cell that counts nodes ("8 machines", "8 nodes (64 GPUs)", "8 servers of 8",
--- "8 DGX H100 nodes"); nil: it counts none. A number of GPUs in brackets counts the GPUs of all nodes, unless the
--- cell says that it counts those of each node.
+-- Returns the number of all GPUs if a cell counts nodes ("8 machines", "8 nodes (64 GPUs)", "8
+-- servers of 8", "8 DGX H100 nodes"), or nil if it does not. A number of GPUs in brackets counts
+-- the GPUs of all nodes, unless the cell says that it is for each node.
 local function gpus_of_nodes(row)
   local text = row.n_gpus:lower():gsub("^%s*one%f[%A]", "1"):gsub("^%s*a%s+single%f[%A]", "1"):gsub("^%s*single%f[%A]", "1")
   local each_node, of_each = text:match "^%s*(%d+)%s*n%s*(%d+)%s*g%s*$" -- "2n8g"
@@ -120,7 +122,7 @@ local function gpus_of_nodes(row)
     local same = cells.is_open(row.gpu) or gpus.find(known[2]) == gpus.find(row.gpu)
     if same and rest:find("^" .. known[1]) and is_whole_machine(row, rest) then rest = "nodes" .. rest:gsub("^[%w%.%-_]+", "") break end
   end
-  local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- the GPU's own name and memory
+  local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- removes the name and the memory of a GPU, which contain numbers
   local before = m.before_nodes(words)
   if not before or before:find "[%d(/]" then return nil end
   for _, word in ipairs { "gpu", "%f[%a]per%f[%A]", "%f[%a]an?%f[%A]", "each", "%f[%a]in%f[%A]", "%f[%a]on%f[%A]" } do if before:find(word) then return nil end end
@@ -140,8 +142,8 @@ local function gpus_of_nodes(row)
   return is_all and number or is_each and n * number or nil
 end
 
--- A vocabulary in thousands ("128k") is a rounded number. The vocabulary of the row's model counts if it rounds to the
--- same number; otherwise thousands are assumed.
+-- Returns the vocabulary for a rounded number of n thousand ("128k"): the vocabulary of the row's
+-- model if it rounds to the same number, otherwise 1000 n.
 local function thousands(row, n)
   local own = catalog.vocabulary(row.model or "", "")
   for _, unit in ipairs { 1000, 1024 } do
@@ -151,14 +153,15 @@ local function thousands(row, n)
   return 1000 * n
 end
 
--- Degrees of parallelism. A cell may say that an axis is not used: "off", "disabled".
+-- Degrees of parallelism. Their cells may say that an axis is not used: "off", "disabled".
 local degrees = { tp = true, pp = true, vp = true, cp = true, ep = true }
 local function is_off(text)
   local word = text:match "^[%a/]*"
   return word == "off" or word == "w/o" or text == "n" or word == "disabled" or word == "false" or word == "without" or word == "unused" or text:find "^not used" ~= nil
 end
 
--- Returns the chunks of a rank if the cell gives the layers of a chunk (--num-layers-per-virtual-pipeline-stage); nil: it does not.
+-- Returns the number of chunks of a rank if the cell gives the layers of a chunk
+-- (--num-layers-per-virtual-pipeline-stage), otherwise nil.
 function m.chunks_of_layers(row, text)
   local bare = text:gsub("%b()", " ")
   local each = bare:find "layer" and tonumber(bare:match "%d+")
@@ -167,14 +170,16 @@ function m.chunks_of_layers(row, text)
   return stage % each == 0 and tostring(math.tointeger(stage // each)) or nil
 end
 
--- True if a batch is given as sequences of the row's own length: "128 x 8192 tokens", "128 seqs of 8k".
+-- Returns true if a batch is given as sequences of the row's own length: "128 x 8192 tokens", "128
+-- seqs of 8k".
 function m.of_length(row, text)
   local between, length, unit = text:match "^%d+(.-)(%d+)%s*(k?)%s*t?o?k?e?n?s?%s*$"
   local plain = between and (between:find "^%s*x%s*$" or between:find "^%s*seq%a*%s+of%s+$" or between:find "^%s*samples%s+of%s+$")
   return plain and tonumber(length) * (unit == "k" and 1024 or 1) == tonumber(row.seq)
 end
 
--- Reads the length of a sequence that is a power of two, in rounded thousands ("8.2k", "65.5k") or in Ki.
+-- Reads a length of a sequence that is a power of two, written in rounded thousands ("8.2k",
+-- "65.5k") or in Ki.
 function m.length(row)
   local text = row.seq:lower():match "^%s*(.-)%s*$"
   row.seq = row.seq:gsub("(%d)%s*Ki%f[%A]", "%1k")
@@ -184,7 +189,8 @@ function m.length(row)
   end
 end
 
--- Reads a vocabulary. If the cell has a padded number, this number counts, because the padded rows exist: "128256 -> 128512", "50257 (padded to 50304)".
+-- Reads a vocabulary. If the cell also gives the padded number, that number counts, because the
+-- padded rows exist: "128256 -> 128512", "50257 (padded to 50304)".
 function m.vocabulary(row)
   local text = row.vocab:lower():gsub("→", "->"):gsub(",", ""):match "^%s*~?%s*(.-)%s*$"
   local padded = text:match "^%d+%s*%->%s*(%d+)%s*$" or text:match "pad%a*%s*t?o?%s*(%d%d%d%d+)%f[^%d]"
@@ -197,8 +203,8 @@ function m.vocabulary(row)
   if text:find "^%d+%s*k" then row.vocab = text end
 end
 
--- Reads a cell that gives more than the number of heads: "32Q/8KV" and "32/8" (query heads and key heads), "32 x 128" (heads and
--- their width). Returns true if the cell is of this kind.
+-- Reads a cell that gives more than the number of heads: "32Q/8KV" and "32/8" (query heads and KV
+-- heads), "32 x 128" (heads and their width). Returns true if the cell does so.
 local function split_heads(row, text)
   local n, other = text:match "^(%d+)%s*q?%a*%s*/%s*(%d+)%s*%a*$"
   local key = n and "n_kv_heads" or "head_dim"
@@ -213,12 +219,13 @@ local function split_heads(row, text)
   return true
 end
 
--- Marks that stand for a switch, and separators of thousands other than a comma. A mark counts only if it is the whole cell, and a
--- separator only between digits.
+-- Marks that mean yes or no, and separators of thousands other than a comma. A mark counts only if
+-- it is the whole cell, and a separator only between digits.
 local marks = { ["✓"] = "yes", ["✔"] = "yes", ["☑"] = "yes", ["✅"] = "yes", ["✗"] = "no", ["✘"] = "no", ["❌"] = "no", ["☐"] = "no" }
 local spaces = { "\u{00A0}", "\u{2009}", "\u{202F}" }
 
--- Replaces marks in all cells by words: "✓" by "yes", "12 345" and "12'345" by "12345".
+-- Replaces marks in all cells by words, and removes separators: "✓" becomes "yes", "12 345" and
+-- "12'345" become "12345".
 function m.marks(row)
   for key, cell in pairs(row) do
     if type(cell) == "string" then
@@ -235,7 +242,7 @@ function m.marks(row)
   end
 end
 
--- Writes a count in the words that `spelling.lua` knows.
+-- Rewrites a count in the words that `spelling.lua` knows.
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
   if key == "vocab" then m.vocabulary(row) end
@@ -289,10 +296,10 @@ function m.count(row, key)
   if n and (key == "seq" or key == "global_batch_seqs") then row[key] = n .. rest end
 end
 
--- Returns one of Megatron's two methods of full recomputation, in the words of `spelling.lua`; nil: the
--- text names neither. "block" recomputes the stated number of layers of each part of a pipeline:
--- "recompute method block, 2 layers", "block 2", "full recompute 2 layers". "uniform" recomputes all
--- layers, in groups of the stated number.
+-- Returns one of Megatron's two methods of full recomputation, in the words of `spelling.lua`, or
+-- nil if the text names neither. "block" recomputes the stated number of layers of each part of a
+-- pipeline: "recompute method block, 2 layers", "block 2", "full recompute 2 layers". "uniform"
+-- recomputes all layers, in groups of the stated number.
 function m.recomputed_layers(text)
   if text:find "except" or text:find "all but" then cells.refuse("ac is not known: %s", text:sub(1, 40)) end
   local n = text:match "layers?[%s:=]+(%d+)" or not text:find "%f[%a]of%f[%A]" and not text:find "every" and text:match "(%d+)[%s%-_]*layers?%f[%A]"
@@ -313,7 +320,8 @@ function m.recomputed_layers(text)
   return text:find "^full" and tonumber(n or 1) > 1 and ("full block %d"):format(tonumber(n)) or nil
 end
 
--- Reads the kernel of attention. A cell whose words name no kernel leaves the choice to the framework.
+-- Reads the kernel of attention. A cell that names no known kernel leaves the choice to the
+-- framework.
 function m.attention(row)
   local whole = row.attention_backend:lower()
   local text, off = cells.without_denied(whole, { "flash[%s_%-]*att%a*[%s_%-]*%d?", "flash[%s_%-]*%d?", "%f[%a]fa[_%-]?%d" })
@@ -329,7 +337,8 @@ function m.attention(row)
   if text:find "^fa%s*$" then row.attention_backend = "flash" end
 end
 
--- True if a text says that the weights of a frozen model have 4 bits. The library bitsandbytes also has optimizers of 8 bits.
+-- Returns true if a text says that the weights of a frozen model have 4 bits. (The library
+-- bitsandbytes also has optimizers with 8 bits.)
 function m.names_four_bits(text)
   local lower = cells.without_denied(text:lower(), { "q?lora", "bitsandbytes", "%f[%a]bnb%f[%A]", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "load_in_4bit" })
   for _, word in ipairs { "qlora", "gptq", "%f[%w]nf4%f[%W]", "%f[%w]awq%f[%W]", "4%-?bit base", "base in 4 bits", "load_in_4bit" } do
@@ -343,7 +352,7 @@ function m.without_denied(text)
   local names = { "mxfp8", "nvfp4", "fp8", "float8", "fp4", "tf32", "8%-bit" }
   local kept = cells.without_denied(text, names)
   for _, name in ipairs(names) do
-    -- removes 8-bit numbers that are only sent or stored, while products have 16 bits
+    -- removes 8-bit types of numbers that are only sent or stored, while products have 16 bits
     local moves = text:lower():find "^%s*bf?l?o?a?t?16" and { "dispatch", "all%-gather", "comm%a*", "kv" } or {}
     for _, word in ipairs(moves) do
       local from, to = kept:lower():find("%f[%w]" .. name .. "%s+" .. word)
@@ -353,9 +362,9 @@ function m.without_denied(text)
   return kept
 end
 
--- Returns the rank whose memory the row gives: "most" (the rank with the most), "first" or "last"; nil: the
--- row does not say, so the framework's log decides. The memory of a process comes from a tool that sees all
--- ranks.
+-- Returns the rank whose memory the row states: "most" (the rank with the most), "first" or "last".
+-- Returns nil if the row does not say; the framework's log then decides. The memory of a process
+-- comes from a tool that sees all ranks.
 function m.reporting_rank(row)
   local text = (row.peak_mem_kind or ""):lower()
   if text:find "max[%a]* over%s+%a*%s*ranks" or text:find "max[%a]* over%s+%a*%s*gpus" or text:find "max[%a]* of all" then return "most" end
@@ -364,7 +373,8 @@ function m.reporting_rank(row)
   return (text:find "^process" or text:find "process total") and "most" or nil
 end
 
--- The GPUs of cloud machines, by the name of the machine. kind: documented; the pages of AWS, Google and Azure on their machines
+-- The GPUs of cloud machines, by the name of the machine. kind: documented; the pages of AWS,
+-- Google and Azure on their machines
 m.clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p6%-b200%.", "B200-SXM-180GB" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
   { "nd96asr", "A100-SXM4-40GB" }, { "nd96amsr", "A100-SXM4-80GB" }, { "nd40", "V100-SXM2-32GB" }, { "p3dn%.", "V100-SXM2-32GB" }, { "p3%.", "V100-SXM2-16GB" }, { "dgx%-2%f[%D]", "V100-SXM2-32GB" },
   { "g5%.", "A10G" }, { "g6%.", "L4-24GB" }, { "g4dn%.", "T4-16GB" }, { "a2[%s%-]mega", "A100-SXM4-40GB" },
