@@ -395,9 +395,10 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
         axes = axes_of(l, from, to, order[k], &key);
         if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
-        /* try the earlier kinds again, because this change may have made them possible */
-        k = axes ? 0 : k + 1;
+        k = axes ? 0 : k + 1; /* a change may make earlier kinds possible */
     }
+    /* The loop stops early only if an axis leaves tokens for another dimension than one outside and
+     * one inside it. The rule cp-tp, cp_scan_letter and tp_place_heads prevent that. */
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;
 }

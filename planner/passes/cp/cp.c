@@ -255,6 +255,21 @@ static void check_groups(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
 
+/* Reports an error if the plan of tp changes layouts in a model with state-space layers. Their
+ * inputs exchange tokens for heads over cp, and cp takes the dimension that tp leaves (cp_scan.c).
+ * A plan may instead leave tokens divided over tp, or divide only some inputs of a layer. */
+static void check_scan_plan(const Job *job, const PassConfig *pass)
+{
+    const uint32_t tp = pass_ranks(job->config, PASS_tp);
+    if (tp == 1 || pass_config(job, PASS_tp)->tp.plan.n == 0 || !scans(job)) return;
+    diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
+               "cp does not work with tp = %u and its table tp.plan in a model with state-space "
+               "layers, because such a plan may divide tokens over tp where cp exchanges them for "
+               "heads",
+               tp);
+    diag_hint(job->diag, "leave out the plan for tp");
+}
+
 /* Reports an error if heads are exchanged over cp while tp splits tokens, too. Heads are split
  * first over tp and then over cp (cp_refine), but tokens would have to be split in the opposite
  * order. The same holds for state-space layers under tp, which exchange heads in every mode. */
@@ -280,6 +295,8 @@ static void check_axes(const Job *job, const PassConfig *pass)
                   !all            ? "leave out all_to_all"
                   : may_ring(job) ? "use mode = \"ring\" or \"all_gather\""
                                   : "use mode = \"all_gather\"");
+    } else {
+        check_scan_plan(job, pass);
     }
     if (pass_config(job, PASS_tile)) {
         diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
