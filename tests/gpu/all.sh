@@ -2,10 +2,16 @@
 # all.sh: sourced by contact.sh. The step `all`: every check and measurement, the most valuable first,
 # within TANDEM_SECONDS (default 560). A part that needs more seconds than are left is not begun. A
 # part that fails, hangs or cannot run never ends the others. The last line names the parts that are
-# left, as the command for the next call. The JSON is written after each part.
+# left, as the command for the next call. Report, JSON and archive are written before and after each
+# part that runs alone, so they survive the end of this machine. An earlier call's are kept.
 : "${build:?}" "${here:?}" "${out:?}" "${work:?}" "${PARTS?}"
 limit=${TANDEM_SECONDS:-560} most=100 logs=$out/all jobs=${TANDEM_CHECK_JOBS:-$(nproc)}
 json=$out/all.json schema=tandem.gpu-all/1 tandem=$build/tandem
+for old in "$out/all.json" "$out/all.txt"; do
+    i=1
+    while [ -e "$out/all-$i.${old##*.}" ]; do i=$((i + 1)); done
+    if [ -e "$old" ]; then mv "$old" "$out/all-$i.${old##*.}"; fi
+done
 tiny=$here/scripts/plans/tiny_text.lua text=$here/docs/explanation/accuracy.md
 # shellcheck source=SCRIPTDIR/checks.sh
 . "$here/tests/gpu/checks.sh"
@@ -16,12 +22,18 @@ begin() {
     case " ${PARTS:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
     least=$2 most=$3
 }
+keep() {
+    document "$schema" "$json"
+    cat "$work"/*/line >"$out/all.txt" 2>/dev/null
+    archived
+}
 part() { # NAME LEAST MOST COMMAND...: alone
     begin "$1" "$2" "$3" || return 0
     name=$1
     shift 3
+    together && keep
     alone "$name" "$@"
-    document "$schema" "$json"
+    keep
 }
 aside() { # NAME LEAST MOST COMMAND...: beside other parts
     begin "$1" "$2" "$3" || return 0
@@ -87,6 +99,7 @@ sanitized() { # TOOL PROGRAM
 needs_gpu "$build" "$schema" "$json"
 cd "$work" || exit 1
 part rows 10 60 told limited "$build/tests/gpu_bench_rows"
+part launches 5 20 told limited "$build/tests/gpu_bench_launches"
 part attention 10 60 told limited "$build/tests/gpu_bench_attention"
 for program in "$build"/tests/gpu_test_*; do
     kind=${program##*/gpu_}
@@ -94,7 +107,9 @@ for program in "$build"/tests/gpu_test_*; do
 done
 small='gpt2_124m llama_1b gpt2_1_5b'
 for plan in $small; do part "$plan" 40 100 measured --ours "$plan"; done
-for plan in $small; do part "torch_$plan" 40 120 measured --torch "$plan"; done
+part ring 20 60 ring
+part ranks4 20 60 shared 4 29504 "$tiny" --data "$text" --steps 4
+for how in none whole cut; do aside graph_$how 5 40 tiny_in $how; done
 at_most 3 # whole plans take memory and time of the host
 i=1
 while [ $i -le 8 ]; do
@@ -102,14 +117,10 @@ while [ $i -le 8 ]; do
     i=$((i + 1))
 done
 aside rounding 20 120 limited "$build/tests/gpu_test_backend_rounding"
-for plan in llama_8b_bf16 llama_8b; do
-    part $plan 50 120 measured --ours $plan
-    part torch_$plan 50 120 measured --torch $plan
-done
-part llama_8b_fp8 50 120 measured --ours llama_8b_fp8
-part ring 20 60 ring
-part ranks4 20 60 shared 4 29504 "$tiny" --data "$text" --steps 4
-for how in none whole cut; do aside graph_$how 5 40 tiny_in $how; done
+for plan in llama_8b_bf16 llama_8b llama_8b_fp8; do part $plan 50 120 measured --ours $plan; done
+# PyTorch was measured before, on an H200, so it comes late.
+for plan in $small; do part "torch_$plan" 40 120 measured --torch "$plan"; done
+for plan in llama_8b_bf16 llama_8b; do part torch_$plan 50 120 measured --torch $plan; done
 for tool in memcheck racecheck synccheck; do
     aside $tool 30 100 sanitized $tool "$build/tests/gpu_test_attention"
 done
@@ -117,5 +128,6 @@ printf 'all: ' >"$work/said"
 finish "$schema" "$json" >>"$work/said"
 code=$?
 cat "$work/said"
+keep
 late=$(sed -n 's/.*"name": "\([^"]*\)".*"why": "[^"]*the time .*/\1/p' "$json" | tr '\n' ' ')
 if [ -n "$late" ]; then echo "left for another call: PARTS='${late% }' contact all"; fi

@@ -45,6 +45,7 @@ wants() {
 sed -i 's/^part rows 10 60 /part rows 10 2 /' "$pack/tests/gpu/all.sh"
 all 200 ''
 [ $code -eq 1 ] || fail "code $code"
+tar -tzf "$work/out.tar.gz" | grep -q '^out/all/rows.txt$' || fail 'no archive'
 wants '^FAILED .* rows: not done in time' '^    told: a row: 5 us' '^FAILED .* attention: code 3' '^passed .* test_fine$' \
     '^FAILED .* test_broken: code 3' '^passed .* gpt2_1_5b$' '^    steps of .*--ours .*gpt2_1_5b$' '^passed .* torch_llama_8b$' \
     '^passed .* plans8$' '^FAILED .* plans3: code 1' '^passed .* ring$' '^all: [0-9]+ passed, 4 failed, '
@@ -60,6 +61,16 @@ all 30 'plans1 ring llama_8b'
 wants '^skipped .* plans1: the time is up$' '^passed .* ring$' "^left for another call: PARTS='plans1 llama_8b' contact all$"
 all 1 ''
 wants '^all: 0 passed, 0 failed, '
+
+# The results of each call are kept. The archive has what a call gave before it was killed.
+[ -s "$work/out/all-3.json" ] && grep -q '"failures": 4, ' "$work/out/all-1.json" || fail 'an earlier result is lost'
+grep -q '^FAILED .* test_broken' "$work/out/all-1.txt" || fail 'the report is lost'
+program "$pack/build/tests/gpu_bench_rows" 'echo "a row: 5 us"'
+program "$pack/build/tests/gpu_bench_attention" 'sleep 8'
+ARCHIVE=$work/kept.tar.gz PATH=$work/bin:$PATH timeout -s KILL 4 sh "$pack/contact" all "$work/killed" >killed.txt 2>&1
+tar -C "$work/bin" -xzf "$work/kept.tar.gz" || fail 'no archive of a call that was killed'
+grep -q '^passed .* rows$' "$work/bin/killed/all.txt" || fail 'a part that had ended is not in the archive'
+grep -q '"name": "rows", "verdict": "passed"' "$work/bin/killed/all.json" || fail 'nor in its JSON'
 
 # Whole plans on the double.
 [ -n "$2" ] || exit 0

@@ -2,7 +2,8 @@
 # contact.sh STEP [OUT]: a step of the checks and measurements on a machine with a GPU. It is the
 # program `contact` of the pack that pack.sh makes; it needs a CUDA driver, Python with PyTorch or a
 # CUDA toolkit, and no network, compiler or package manager. OUT, the folder for JSON and logs, is
-# `tandem-gpu-out` unless it is named, or $OUT is set. Each step ends within 10 minutes:
+# `tandem-gpu-out` unless it is named, or $OUT is set. OUT.tar.gz, or the file $ARCHIVE, holds all of
+# it; the step `all` writes the archive after each part. Each step ends within 10 minutes:
 #
 #     all      every check and measurement, the most valuable first, in TANDEM_SECONDS (default 560). It
 #              names the parts that are left; PARTS='NAME...' carries out only these
@@ -26,8 +27,11 @@ all | smoke | check | bench | bench8b | torch | torch8b) ;;
     ;;
 esac
 mkdir -p "$out/$step" && out=$(realpath "$out") || exit 1
+archive=$(realpath -m "${ARCHIVE:-$out.tar.gz}")
 work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
+# A reader never finds half of an archive.
+archived() { tar -C "${out%/*}" -czf "$work/new.tar.gz" "${out##*/}" && mv "$work/new.tar.gz" "$archive"; }
+trap 'archived; rm -rf "$work"' EXIT
 # shellcheck source=SCRIPTDIR/machine.sh
 . "$here/tests/gpu/machine.sh"
 echo "libraries of the pack in use:${added:- none}"

@@ -23,7 +23,11 @@ static int look(void)
 
 void no_gpu_ends(void)
 {
+    static bool looked;
     int status = 0;
+    if (looked) return; /* CUDA may be in use now, and then refuses a child */
+    looked = true;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) _exit(look());
