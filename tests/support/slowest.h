@@ -7,7 +7,7 @@
 
 /* Five times what the slowest case takes, because another machine may be several times slower.
  * AddressSanitizer makes everything several times slower, too. */
-#if defined(SLOWEST_LIMIT_S) /* of a test of this limit */
+#if defined(SLOWEST_LIMIT_S) /* A test of the limit sets another one. */
 #elif defined(__SANITIZE_ADDRESS__)
 #define SLOWEST_LIMIT_S 40.0
 #else

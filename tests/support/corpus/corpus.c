@@ -149,7 +149,8 @@ static void each_pipeline(const Visit *v)
         for (uint32_t inside = 0; inside < 5; inside++)
             for (uint32_t pp = 2; pp <= 4; pp += 2) {
                 Tiny t =
-                    sizes(inside == 3 || (pp == 4 && schedule == SCHEDULE_1f1b)); /* a tied head */
+                    /* true: the model has a tied head */
+                    sizes(inside == 3 || (pp == 4 && schedule == SCHEDULE_1f1b));
                 if (pp == 4 && inside) continue;
                 t.pp = pp;
                 t.pp_options.schedule = (ScheduleKind)schedule;
@@ -357,7 +358,7 @@ static void each_tile(const Visit *v)
         t.tp_options.loss_parallel = k % 7 != 1;
         t.tp_options.share_gathers = k % 7 != 3;
         t.whole_table = k == 6 || k == 10 || k == 15;
-        /* With both, the gradient of the table would be gathered twice. */
+        /* With sequence parallelism, the gradient of a whole table would be gathered twice. */
         if (t.whole_table) t.tp_options.sequence = false;
         t.fsdp2.reshard_root = k & 4, t.fsdp2.copy = k % 8 == 5, t.fsdp2.offload = k % 8 == 1;
         t.use_zero = k % 6 == 4, t.zero = t.dp_shard > 1 ? ZERO_optim : ZERO_no_shard;

@@ -269,7 +269,7 @@ static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
     uint32_t *n = arena_array(r->arena, g->modules.n + 1, sizeof *n);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        bool gathers = in->unit != 0; /* gathers the weights that the recomputation needs */
+        bool gathers = in->unit != 0; /* true if it gathers weights that the recomputation needs */
         if (in->phase == PHASE_recompute && !gathers) n[g->nodes.at[in->origin].region]++;
     }
     bool *told = arena_array(r->arena, g->modules.n + 1, sizeof *told);

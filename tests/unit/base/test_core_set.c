@@ -1,6 +1,6 @@
-/* Tests the number of cores that a process may use, before and after it is bound to one core. Tests
- * also whether ranks on one machine share cores: they slow each other, so predictions and reports
- * need to know. */
+/* Tests the number of cores that a process may use, before and after it is bound to one core. Also
+ * tests whether ranks on one machine share cores: such ranks slow each other, so predictions and
+ * reports need to know. */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <setjmp.h>
 #include <stdarg.h>

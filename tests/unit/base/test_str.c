@@ -42,7 +42,7 @@ static void a_string_grows_to_any_length(void **state)
     long_text[sizeof long_text - 1] = 0;
     Str t = str_in(*state);
     str_add(&t, "<");
-    str_print(&t, "%s>", long_text); /* more than the room left */
+    str_print(&t, "%s>", long_text); /* more text than fits into the memory that is left */
     assert_int_equal(t.n, sizeof long_text + 1);
     assert_int_equal(t.at[0], '<');
     assert_int_equal(t.at[t.n - 1], '>');
@@ -174,7 +174,8 @@ static void every_character_is_readable(void **state)
         size_t n = 1;
         if (c < 0x80) {
             text[0] = (char)c;
-        } else { /* six bits a byte, the lowest in the last one */
+            /* Each later byte has six bits of the number, and the last byte has the lowest ones. */
+        } else {
             n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
             for (size_t i = n; i-- > 1;) text[i] = (char)(0x80 | (c >> 6 * (n - 1 - i) & 0x3F));
             text[0] = (char)(0xF00 >> n | c >> 6 * (n - 1));
@@ -197,9 +198,9 @@ static void the_nearest_word_is_few_edits_away(void **state)
     static const struct {
         const char *word, *nearest;
     } expected[] = {
-        {"modle", "model"},    /* neighbours swapped: one edit */
+        {"modle", "model"},    /* two neighbours swapped, which is one edit */
         {"model", "model"},    /* itself */
-        {"cluser", "cluster"}, /* one missing */
+        {"cluser", "cluster"}, /* one letter missing */
         {"batchh", "batch"},   /* one letter too many */
         {"mush", "mesh"},      /* another letter */
         {"paralel", "parallel"},

@@ -178,7 +178,7 @@ static void an_interrupted_run_reports_its_step_and_results(void **state)
         end = arena_print(s.arena,
                           " of 1000000; the ranks have ended and their weights are lost; %s lists "
                           "run %zu as failed",
-                          s.db, i + 2); /* the row after that of the prediction */
+                          s.db, i + 2); /* row 1 is the prediction, and each run adds a row */
         assert_string_equal(after, end);
         const RunRecord run = measured(&s);
         assert_string_equal(run.status, "failed");

@@ -93,7 +93,7 @@ static void damaged_text_is_refused_or_gives_fewer_rows(void **state)
         char bytes[sizeof all_reduce];
         memcpy(bytes, all_reduce, sizeof all_reduce);
         if (i % 2 == 0)
-            bytes[draw(&rng, sizeof all_reduce - 1)] = 0; /* ends the text there */
+            bytes[draw(&rng, sizeof all_reduce - 1)] = 0; /* a zero byte ends the text here */
         else
             bytes[draw(&rng, sizeof all_reduce - 1)] = (char)(1 + draw(&rng, 255));
         command_write_file(path, bytes);

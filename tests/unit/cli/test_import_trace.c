@@ -60,7 +60,7 @@ static void calls_of_operators_give_keys_of_kernels(void **state)
     } cases[] = {
         {"aten::mm|" B "8192x4096|" B "4096x1024",
          "work product bf16 batch=1 sides=8192x1024 k=4096"},
-        {"aten::mm|" B "1024x8192|" B "8192x4096", /* the two sides in the other order */
+        {"aten::mm|" B "1024x8192|" B "8192x4096", /* the same two sides in the other order */
          "work product bf16 batch=1 sides=4096x1024 k=8192"},
         {"aten::addmm|" B "7|" B "5x6|" B "6x7", "work product bf16 batch=1 sides=7x5 k=6"},
         {"aten::bmm|float 3x5x6|float 3x6x7", "work product f32 batch=3 sides=7x5 k=6"},
@@ -247,7 +247,8 @@ static void the_last_rank_to_arrive_gives_the_time_of_a_collective(void **state)
     const double fewer[] = {21, 80, 30, 0}, later[] = {500, 500, 500, 500, 0};
     const char *const both[] = {gathers(arena, 0, first), gathers(arena, 1, second)};
     ImportSink *sink = sink_new(arena);
-    const Samples *s = gathered(arena, folder, both, 2, sink); /* 21, 20, 30, 31 */
+    /* Of each gather, the shorter duration counts: 21, 20, 30 and 31. */
+    const Samples *s = gathered(arena, folder, both, 2, sink);
     assert_false(s->alone);
     assert_int_equal(s->n, 4);
     assert_int_equal(samples_time(s), 25500000);

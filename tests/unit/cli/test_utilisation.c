@@ -155,7 +155,7 @@ static void conventions_count_as_their_sources_do(void **state)
 }
 
 /* Frozen weights have no gradient: 4 FLOPs instead of 6. If nothing before them is trained, only
- * the forward pass counts; The head then has no gradient of its input either. */
+ * the forward pass counts; the head then has no gradient of its input either. */
 static void frozen_parts_count_less(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void dropless_experts_count_the_rows_that_arrive(void **state)
             if (strcmp(name, "hardware") == 0) flops[1] = n;
             if (strcmp(name, "square") == 0) without = n;
         }
-        /* attention without its mask, minus the half under the mask */
+        /* The difference is the half of attention that the mask hides. */
         const double attention = without - flops[0];
         assert_true(attention > 0);
         if (!(fabs(flops[1] - flops[0] + 6 * norms - attention * 2 / 12) < 1))

@@ -189,7 +189,7 @@ static void settings_add_passes(void **state)
     assert_int_equal(l.config.passes[0].name, PASS_tp);
     assert_true(l.config.passes[0].tp.sequence);
     assert_int_equal(l.config.passes[1].name, PASS_ac);
-    assert_int_equal(l.config.passes[2].name, PASS_ddp); /* in place of fsdp2 */
+    assert_int_equal(l.config.passes[2].name, PASS_ddp); /* ddp takes the place of fsdp2 */
     arena_free(l.arena);
 }
 
@@ -223,7 +223,8 @@ static void settings_change_only_the_model_of_the_plan(void **state)
         if (node->op != OP_rope) continue;
         const Attrs *attrs = graph_attrs_at(&l.graph, node->attrs);
         assert_true(attrs->rope_pair[1] == 1.75);
-        assert_true(fabs(attrs->rope_gain - sqrt(2)) < 1e-12); /* 4096 = 64 x 64 */
+        /* the root of 2, because 4096 is 64 x 64 */
+        assert_true(fabs(attrs->rope_gain - sqrt(2)) < 1e-12);
         n++;
     }
     assert_int_equal(n, 4);

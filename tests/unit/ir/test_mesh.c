@@ -137,7 +137,7 @@ static void a_walk_visits_members_in_order(void **state)
         }
 }
 
-/* An axis may be made to nest inside all others. Coordinates by an axis's name stay the same.
+/* An axis may be made to nest inside all others. A rank keeps its coordinate along each named axis.
  * Groups along this and other axes are walked in rising order. */
 static void an_axis_may_nest_inside_all_others(void **state)
 {

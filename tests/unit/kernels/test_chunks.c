@@ -257,7 +257,7 @@ static void a_part_without_seen_keys_changes_no_output(void **state)
     for (int64_t i = 0; i < value_elements(&v[OUT]); i++) assert_true(value_get(&v[OUT], i) == 0);
     for (int64_t i = 0; i < value_elements(&v[LSE]); i++)
         assert_true(value_get(&v[LSE], i) == -INFINITY);
-    attrs.accumulate = 3; /* there was a part of the keys before */
+    attrs.accumulate = 3; /* The output already contains an earlier part of the keys. */
     eval_op(OP_attention_part, &attrs, args, 3, 2, NULL, &control, 1);
     Value expected[N_VALUES];
     make_values(arena, &h, expected);

@@ -20,7 +20,8 @@ typedef struct Case {
     bool wraps;
     Deals deals;
     DealId id;
-    int64_t own_rows, held_rows; /* rows of a buffer */
+    /* how many rows the buffers `own` and `held` have */
+    int64_t own_rows, held_rows;
     double whole[N], own[MOST_PARTS][N], held[MOST_PARTS][2 * N], strips[2][MOST_PARTS][2 * N];
 } Case;
 

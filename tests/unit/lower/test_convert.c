@@ -119,7 +119,8 @@ static void parts_nest_at_every_step(void **state)
             convert(plan, &from, &to);
             n++;
         }
-    assert_int_equal(n, 21 * 21 * 21); /* for each axis: 4 x 4 without sums, and 5 from a sum */
+    /* of each axis: 4 x 4 pairs of layouts that are no sums, and 5 that begin with a sum */
+    assert_int_equal(n, 21 * 21 * 21);
     arena_free(arena);
 }
 

@@ -211,7 +211,7 @@ static void too_few_micro_batches_get_no_slots(void **state)
         }
         arena_free(arena);
     }
-    assert_int_equal(n_repeat, STAGES); /* only the longest step, on each stage */
+    assert_int_equal(n_repeat, STAGES); /* Only the longest step repeats, on each of the stages. */
 }
 
 int main(void)

@@ -88,7 +88,8 @@ static void projections_are_cut_between_groups(void **state)
             if (at->role != ROLE_param || (!strstr(at->name, "wqkv") && !strstr(at->name, "w13")))
                 continue;
             bool equal = strstr(at->name, "w13") && !unequal;
-            int d = (strstr(at->name, ".bias") ? 0 : 1) + equal; /* segments come before features */
+            /* the dimension that numbers segments comes before that of features */
+            int d = (strstr(at->name, ".bias") ? 0 : 1) + equal;
             assert_int_equal(at->order != 0, !equal);
             assert_int_equal(layout_axes_split(&at->use, -1), tp);
             assert_int_equal(layout_axes_split(&at->use, d), tp);

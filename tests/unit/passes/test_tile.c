@@ -242,7 +242,7 @@ static void wrong_pieces_are_rejected(void **state)
     t.gpt2 = true;     /* a tied weight's gradient has one more contribution */
     Case c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
-    /* The inputs are those of other tokens than the labels. */
+    /* The inputs belong to other tokens than the labels. */
     rejects(&c, "reads tensors with different tokens");
     c = case_of(&t);
     set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);

@@ -56,7 +56,8 @@ static void an_accepted_deal_nests(void **state)
         for (int64_t i = 0; i < size; i++) order[0][i] = order[1][i] = i;
         const int64_t of = DRAW(2), a = DRAW(size), b = DRAW(size), last = order[of][b];
         order[of][b] = order[of][a], order[of][a] = last;
-        const bool changed = a != b; /* with exchanged indices, each run has one index */
+        /* If two indices are exchanged, each run of this deal has only one index. */
+        const bool changed = a != b;
         const DealId whole = dealt(plan, order[0], size, n_whole, changed && !of ? 1 : each);
         const DealId cut = dealt(plan, order[1], size, n_whole * k, changed && of ? 1 : each);
         Shape s[2] = {{.n_dims = 1, .dim = {size}, .deal = {whole}},

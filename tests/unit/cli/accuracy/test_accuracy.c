@@ -378,8 +378,8 @@ static void every_kind_of_kernel_is_predicted(void **state)
             n++;
             double ratio = json_number_value(json_object_get(s, "predicted")) /
                            json_number_value(json_object_get(s, "measured"));
-            bool loose = strstr(kinds[k], "four") !=
-                         NULL; /* docs/explanation/accuracy.md lists the misses */
+            /* docs/explanation/accuracy.md lists these rows as misses. */
+            bool loose = strstr(kinds[k], "four") != NULL;
             if (!loose && (ratio < 1 / 1.7 || ratio > 1.75))
                 fail_msg("%s: %g of what was measured", kinds[k], ratio);
         }
@@ -451,7 +451,7 @@ static void many_microbatches_are_predicted_from_few(void **state)
     json_t *a = json_loads(few.out, 0, NULL), *b = json_loads(all.out, 0, NULL);
     const json_t *x = json_object_get(json_object_get(a, "runs"), "scores");
     const json_t *y = json_object_get(json_object_get(b, "runs"), "scores");
-    assert_int_equal(json_array_size(x), 3); /* time, memory, fits */
+    assert_int_equal(json_array_size(x), 3); /* time, memory, and whether the run fits */
     for (size_t i = 0; i < 3; i++) {
         double p = json_number_value(json_object_get(json_array_get(x, i), "predicted"));
         double q = json_number_value(json_object_get(json_array_get(y, i), "predicted"));

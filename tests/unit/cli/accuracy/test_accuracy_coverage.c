@@ -200,8 +200,8 @@ static void ranks_that_do_not_cut_experts_share_the_tokens(void **state)
                                     "memory allocated") -
             published_row_predicted(arena, arena_print(arena, "%s;etp=%d;micro_batch=4", row, tp),
                                     "memory allocated");
-    /* Four layers; four more sequences of 1024 tokens. Each token is 1024 wide and has four
-     * experts. */
+    /* There are four layers, and the batch has four more sequences of 1024 tokens. A token is 1024
+     * numbers wide, and goes to four experts. */
     const double inputs = 4 * 4 * 1024. * 1024 * 4 * 2;
     assert_true(more[0] > 0 && fabs(more[1] - more[0] - inputs / 2) < .01 * inputs);
     /* Recipes of Megatron-Bridge do not split experts over tp. */

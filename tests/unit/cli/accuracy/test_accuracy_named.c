@@ -37,7 +37,8 @@ static void names_of_kernels_and_collectives_are_read(void **state)
     static const char kernel[] = "kernel,gpu,dtype,M,N,K,shape,tflops,time_us,notes";
     static const char comm[] = "collective,bytes,n_gpus,nodes,gpu,interconnect,busbw_GBps,time_us";
     static const struct {
-        const char *section, *head, *row, *refused; /* a part of the reason; "": predicted */
+        /* refused: a part of the reason; "" if the row is predicted */
+        const char *section, *head, *row, *refused;
     } rows[] = {
         {"kernels", kernel, "gemm,NVIDIA H100 80GB HBM3,BF16,4096,4096,4096,,,200,", ""},
         {"kernels", kernel, "gemm,H100,torch.bfloat16,4096,4096,4096,,,200,", ""},

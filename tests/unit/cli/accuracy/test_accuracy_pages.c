@@ -55,7 +55,7 @@ static void a_stated_cell_wins_over_a_page(void **state)
     assert_string_equal(csv_cell(&csv, 0, "framework_month"), "2023-01");
     assert_string_equal(csv_cell(&csv, 1, "framework_month"), "2024-05");
     assert_int_equal(csv.columns.n, 3);
-    /* the page states it for another section */
+    /* The page states the month only for rows of another section. */
     csv = table_of(arena, "kernels", "kernel,source\na,nemo2405\n");
     assert_int_equal(csv.columns.n, 2);
     arena_free(arena);

@@ -305,7 +305,7 @@ static const char *const others[][2] = {
     {"model=llama;vocab=128000", "model=llama;vocab=128k"},
     {"ac=full", "ac=full (uniform 2)"},
     {"gpu=B200;precision=fp8", "gpu=B200;precision=fp8 blockwise"},
-    /* blockwise is a stand-in here */
+    /* On a B200, blockwise scales have only a stand-in, so the second row counts apart. */
     {"gpu=B200;precision=fp8 rowwise", "gpu=B200;precision=fp8 blockwise"},
     {"cp=2;tp=1;sp=0;notes=", "cp=2;tp=1;sp=0;notes=cp-comm-type=a2a"},
     {LONG "notes=", LONG "notes=" OFFLOAD "[qkv_linear]"},
@@ -313,7 +313,7 @@ static const char *const others[][2] = {
      LONG "attention_backend=unfused;notes=" OFFLOAD "[qkv_linear core_attn]"},
     {"pp=2;peak_mem_kind=peak_mem_alloc GiB (rank 0)",
      "pp=2;peak_mem_kind=peak_mem_alloc GiB (last rank)"},
-    {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib=4.5"}, /* implies 128 and 8 GPUs */
+    {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib=4.5"}, /* the cells imply 128 and 8 GPUs */
     {HELD "mem_allocated_gib=2", HELD "mem_allocated_gib="},
     {HYBRID "hybrid_pattern=M*M-/-", HYBRID "hybrid_pattern=M*M-/*"},
     {HYBRID "hybrid_pattern=M*M-", HYBRID "hybrid_pattern=MGM-"},

@@ -146,7 +146,8 @@ static void csv_has_a_row_for_each_point(void **state)
     assert_true(strncmp(r.out, "mesh.tp,status,ranks,step_s,", 28) == 0);
     const char *refused = strstr(r.out, "\n16,refused,");
     assert_non_null(refused);
-    assert_non_null(strstr(refused, ",\"mesh dp_shard 8 x tp 16 = 128 ranks, but")); /* a comma */
+    /* in quotes, because it contains a comma */
+    assert_non_null(strstr(refused, ",\"mesh dp_shard 8 x tp 16 = 128 ranks, but"));
     uint32_t lines = 0;
     for (const char *c = r.out; *c != 0; c++) lines += *c == '\n';
     assert_int_equal(lines, 3);

@@ -97,7 +97,7 @@ static const char *evaluate(const Source *source, Arena *arena)
 /* ---- streams */
 
 typedef struct Record {
-    uint32_t kind, n; /* bytes of its content, which follow the header of 8 bytes */
+    uint32_t kind, n; /* bytes of its content, which follows the header of 8 bytes */
     size_t at;        /* the place of its header in the stream */
 } Record;
 typedef struct Sent {
@@ -288,12 +288,13 @@ typedef struct FieldChange {
 } FieldChange;
 
 #define PARAM "utuuuuuuuffu"
+/* The comment of each row names the field of the record that is changed. */
 static const FieldChange changes[] = {
-    {0, RECORD_module, "tt", 1u << 20},     /* its parent is missing */
-    {0, RECORD_module, "ttuuuu", 999},      /* the file of its location */
-    {0, RECORD_module, "", 1u << 20},       /* the length of its path */
-    {0, RECORD_param, "", 99},              /* its number */
-    {0, RECORD_param, "ut", 0},             /* its module */
+    {0, RECORD_module, "tt", 1u << 20},     /* the parent, which does not exist */
+    {0, RECORD_module, "ttuuuu", 999},      /* the file of the location */
+    {0, RECORD_module, "", 1u << 20},       /* the length of the path */
+    {0, RECORD_param, "", 99},              /* the number of the tensor */
+    {0, RECORD_param, "ut", 0},             /* the module */
     {0, RECORD_param, "ut", 1u << 20},      /* the same */
     {0, RECORD_param, "utuuu", 99},         /* the way to split it over tp */
     {0, RECORD_param, "utuuuu", 6},         /* the dimension that is split */
@@ -304,16 +305,16 @@ static const FieldChange changes[] = {
     {0, RECORD_param, PARAM "u", 0},        /* a dimension */
     {0, RECORD_param, PARAM "u", 1u << 31}, /* the same */
     {0, RECORD_param, PARAM "uii", 65},     /* the number of segments */
-    {1, RECORD_state, "", 99},              /* its number */
-    {1, RECORD_state, "ut", 0},             /* its module */
+    {1, RECORD_state, "", 99},              /* the number of the tensor */
+    {1, RECORD_state, "ut", 0},             /* the module */
     {1, RECORD_state, "ut", 1u << 20},      /* the same */
     {1, RECORD_state, "utuuu", 0},          /* the number of dimensions */
     {0, RECORD_op, "", OP_none},            /* the op */
     {0, RECORD_op, "", OP_COUNT},           /* the same */
     {0, RECORD_op, "", OP_all_reduce},      /* an op that only passes make */
-    {0, RECORD_op, "u", 99},                /* its first output */
-    {0, RECORD_op, "uu", 1u << 20},         /* its module */
-    {0, RECORD_op, "uuuuu", 9},             /* the number of its inputs */
+    {0, RECORD_op, "u", 99},                /* the first output */
+    {0, RECORD_op, "uu", 1u << 20},         /* the module */
+    {0, RECORD_op, "uuuuu", 9},             /* the number of inputs */
     {0, RECORD_loss, "", 0},                /* the tensor */
     {0, RECORD_loss, "", 1u << 20},         /* the same */
     {0, RECORD_loss, "", 1},                /* a tensor that is not a loss */
