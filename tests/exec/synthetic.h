@@ -38,7 +38,8 @@ static inline void make_program(Synthetic *y)
     list_reserve_none(y->arena, &synthetic_program(y)->buffers);
 }
 
-/* Adds a buffer of n local elements. The tests do not use their global indices. */
+/* Adds a buffer of n local elements. Their global indices are left unset, because these tests do
+ * not use them. */
 static inline BufferId buffer_at(Synthetic *y, int64_t n, DType dtype, bool persistent,
                                  uint64_t offset)
 {
@@ -101,7 +102,7 @@ static inline AxisSet axis(const Synthetic *y, AxisName name)
     return mesh_axes(&y->plan->mesh, name);
 }
 
-/* Makes a plan for four ranks (2 x 2). It has every kind of communication, pieces of unequal sizes,
+/* Makes a plan for four ranks (2 x 2). It has every kind of communication, parts of unequal sizes,
  * and two large sums in one launch. Buffer 1 is the input. All buffers keep their contents between
  * steps. */
 static inline void make_every_transfer(Synthetic *y, DType dtype)

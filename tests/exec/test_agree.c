@@ -1,6 +1,6 @@
-/* Before the first step, the processes of a run compare their versions and plans. Each process must
- * refuse a run in which any other one differs, or it would wait for the others. The other processes
- * are made up here. */
+/* Before the first step, the processes of a run compare their versions and plans. If any process
+ * differs, every process must refuse the run. A process that did not refuse would wait for the
+ * others for ever. The test simulates the other processes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,8 @@
 
 enum { PROCESSES = 4 };
 
-/* What the other processes send: the bytes of this one, but process `other` has another byte. */
+/* What the processes send: each sends the bytes of this process, but one byte of process `other`
+ * differs. */
 static struct {
     uint32_t mine, other;
     size_t byte;
@@ -36,7 +37,7 @@ static uint32_t processes(const Backend *self, uint32_t *mine)
     return PROCESSES;
 }
 
-/* Returns the text of the one error that process `mine` reports. */
+/* Returns the text of the only error that process `mine` reports. */
 static const char *errors(const Plan *plan, Arena *arena)
 {
     Diag d = diag_in(arena);

@@ -1,6 +1,6 @@
-/* Every plan of the corpus with experts or with sequences shared over cp computes the result of one
- * rank: in fp64 on loopback, per tensor, on every rank. It does not matter which ranks hold which
- * experts, or which tokens are dropped. */
+/* Every plan of the corpus with experts, or with sequences divided over cp, computes the same
+ * result as one rank: in fp64 on loopback, per tensor, on every rank. The result does not depend on
+ * which ranks hold which experts, or on which tokens are dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static void check(void *self, const Tiny *t)
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Tiny one = tiny_one_rank(t);
-    one.use_float8 = false; /* in fp64, 8-bit scaling loses nothing */
+    one.use_float8 = false; /* in fp64, 8-bit scaling changes no value */
     const Plan *plan = tiny_plan(t, true, arena, &d);
     const Plan *reference = plan ? tiny_plan(&one, true, arena, &d) : NULL;
     const DataSource *data = data_ragged(count->n, t->vocab, arena);
@@ -55,13 +55,13 @@ static void compare(void (*corpus)(void (*visit)(void *self, const Tiny *t), voi
     assert_int_equal(count.failed, 0);
 }
 
-static void experts(void **state)
+static void experts_compute_what_one_rank_does(void **state)
 {
     (void)state;
     compare(corpus_experts, 117);
 }
 
-static void context(void **state)
+static void divided_sequences_compute_what_one_rank_does(void **state)
 {
     (void)state;
     compare(corpus_context, 223);
@@ -70,8 +70,8 @@ static void context(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(experts),
-        cmocka_unit_test(context),
+        cmocka_unit_test(experts_compute_what_one_rank_does),
+        cmocka_unit_test(divided_sequences_compute_what_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

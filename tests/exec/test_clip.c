@@ -1,7 +1,7 @@
-/* The gradient norm over every axis that shards gradients counts each replicated element once.
- * HSDP, tensor and pipeline ranks, ZeRO and buckets together clip as one rank does. Also the
- * proofs' reports when a norm counts wrongly, when moments are swapped, and when a copy of the
- * weights is stale. */
+/* The gradient norm is taken over every axis that shards gradients, and counts each replicated
+ * element once. HSDP, tensor and pipeline ranks, ZeRO and buckets, all together, clip as one rank
+ * does. The proofs must report a norm that counts wrongly, swapped moments, and a stale copy of the
+ * weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +27,8 @@ static Tiny tiny_of(const Row *r)
     t.layers = 2 * r->pp, t.microbatches = r->pp > 1 ? 2 * r->pp : 2;
     t.use_zero = r->zero >= 0;
     t.zero = r->zero >= 0 ? (ZeroStrategy)r->zero : ZERO_no_shard;
-    t.zero_options.bucket_size = 300; /* the root has several units */
-    t.clip = 0.02;                    /* far below the norm, so clipping acts */
+    t.zero_options.bucket_size = 300; /* small buckets: the root is divided into several units */
+    t.clip = 0.02;                    /* far below the norm, so that gradients are clipped */
     return t;
 }
 
@@ -62,8 +62,9 @@ static void clips_as_one_rank_does(void **state)
         diag_print(&d, &s);
         if (!fine) fail_msg("row %zu: %s", i, str_text(&s));
         assert_true(result.norm_error < 1e-12);
-        assert_true(result.worst_state < 1e-10); /* moments are made from the clipped gradient */
-        unclipped.clip = 0;                      /* the result differs, so clipping acted */
+        assert_true(result.worst_state < 1e-10); /* moments are computed from clipped gradients */
+        /* without clipping the result differs, so gradients were clipped */
+        unclipped.clip = 0;
         const Plan *free = tiny_plan(&unclipped, true, arena, &d);
         assert_false(exec_verify(plan, free, data, &options, 1e-10, arena, &result, &d));
         arena_free(arena);
@@ -120,8 +121,8 @@ static void named(const Plan *plan, const char *rule, const char *text)
     fail_msg("no %s with '%s':\n%s", rule, text, str_text(&all));
 }
 
-/* Two segments are summed over the same axes. The test makes the second one count the first one's
- * elements. */
+/* Two segments are summed over the same axes. The test changes the second one so that it counts the
+ * elements of the first one again. */
 static void a_double_count_is_named(void **state)
 {
     (void)state;
@@ -149,12 +150,12 @@ static void a_double_count_is_named(void **state)
         named(plan, "verify-scale", "the gradient norm counts");
         return;
     }
-    fail_msg("no two segments of one account");
+    fail_msg("no two segments are summed over the same axes");
 }
 
-/* A norm weight is whole on every tensor rank. If it were counted among tensors that tp splits, it
- * would count tp times. */
-static void replicas_in_the_account_of_parts_are_named(void **state)
+/* Every tensor-parallel rank has the whole weight of a norm. If this weight were counted among the
+ * tensors that tp splits, it would count tp times. */
+static void replicas_counted_as_parts_are_named(void **state)
 {
     (void)state;
     Tiny t;
@@ -195,7 +196,8 @@ static void exchanged_moments_are_named(void **state)
     named(plan, "verify-coverage", "input 1 is not the state of the parameters that it updates");
 }
 
-/* gather = "eager": the copy that the next step reads must come from this step's update. */
+/* With gather = "eager", the gathered copy that the next step reads must contain this step's
+ * update. */
 static void a_stale_copy_is_named(void **state)
 {
     (void)state;
@@ -208,15 +210,15 @@ static void a_stale_copy_is_named(void **state)
     Program *p = &plan->programs.at[0];
     Instr *in = &p->code.at[nth(plan, OP_all_gather, 0)];
     assert_int_equal(in->phase, PHASE_update);
-    in->op = OP_copy; /* a copy in place of the gather: nothing is gathered */
+    in->op = OP_copy; /* replaces the gather by a local copy */
     in->axes = 0, in->match = 0, in->stream = STREAM_compute;
     p->args.at[in->args.first + 1] = program_arg(p, in, 0);
     assert_false(verify_plan(plan, VERIFY_all, false, &diag));
     named(plan, "verify-coverage", "where the next step reads it gathered");
 }
 
-/* Copies another unit from these weights. The two blocks have equal size, so they are easily
- * confused. */
+/* The copy is made from the weights of another unit. Both blocks have equal sizes, so they are
+ * easily confused. */
 static void a_copy_of_another_unit_is_named(void **state)
 {
     (void)state;
@@ -235,7 +237,7 @@ static void a_copy_of_another_unit_is_named(void **state)
         named(plan, "verify-coverage", "where the next step reads it gathered");
         return;
     }
-    fail_msg("no two units of one size");
+    fail_msg("no two units have the same size");
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -245,7 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clips_as_one_rank_does),
         TEST(a_double_count_is_named),
-        TEST(replicas_in_the_account_of_parts_are_named),
+        TEST(replicas_counted_as_parts_are_named),
         TEST(exchanged_moments_are_named),
         TEST(a_stale_copy_is_named),
         TEST(a_copy_of_another_unit_is_named),

@@ -1,5 +1,5 @@
-/* Fields are read from a numpy file. A line must have the same values whichever part of it a rank
- * reads, or ranks would train on different data. Files of another form are refused. */
+/* Fields are read from a numpy file. A line must have the same values no matter which part of it a
+ * rank reads, or ranks would train on different data. Files in another format are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,7 +103,7 @@ static void check_lines(Arena *arena, bool is_double)
         assert_memory_equal(part, &target[4], sizeof part);
     }
     for (int t = 0; t < TIMES - 1; t++) assert_true(seen[t]);
-    assert_false(seen[TIMES - 1]); /* the last time has no target */
+    assert_false(seen[TIMES - 1]); /* there is no target for the last time */
 }
 
 static void a_line_is_a_time_and_its_target_the_next(void **state)
@@ -183,8 +183,8 @@ static void other_files_are_refused(void **state)
     }
 }
 
-/* Along a circle of latitude, a wave has 1, 2 or 3 periods. Its height is the circle's length,
- * relative to the equator. It moves east: the target is the input, moved by 1/24 of a period. */
+/* Along a circle of latitude, a wave has 1, 2 or 3 periods. Its amplitude is the circle's length,
+ * relative to the equator. It moves east: the target is the input moved by 1/24 of a period. */
 static void waves_go_round_and_move(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void waves_go_round_and_move(void **state)
                 n_turns += input[i] < 0 && input[(i + 1) % COLUMNS] >= 0;
                 assert_true(fabs(target[(i + shift) % COLUMNS] - input[i]) < 1e-9);
             }
-            /* from pole to pole a row is 180 / ROWS degrees wide; row 4 is the equator */
+            /* rows are 180 / ROWS degrees of latitude apart; row ROWS / 2 is the equator */
             const double width = cos((double)(row - ROWS / 2) * acos(-1) / ROWS);
             assert_int_equal(n_turns, number);
             assert_true(fabs(sum) < 1e-9);

@@ -1,6 +1,6 @@
-/* The loss of a step is a sum divided by a number of labels. With ragged labels, the choice of the
- * divisor changes the loss. Small plans run in fp64 on loopback, and the test counts their labels
- * itself. */
+/* The loss of a step is a sum divided by a number of labels. If some labels are ignored, the choice
+ * of this number changes the loss. Small plans run in fp64 on loopback, and the test counts their
+ * labels itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -67,9 +67,9 @@ static bool near(double a, double b)
     return fabs(a - b) <= 1e-12 * fabs(b);
 }
 
-/* Ragged labels: `kept` and `all` divide the same sum by different numbers; a mean of means differs
- * from both. */
-static void kept_and_all(void **state)
+/* Some labels are ignored. `kept` and `all` divide the same sum by different numbers. The mean of
+ * the micro-batches' means differs from both. */
+static void divisors_differ_if_labels_are_ignored(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -88,8 +88,9 @@ static void kept_and_all(void **state)
     arena_free(arena);
 }
 
-/* No label is ignored: all three are equal, the first two to the last bit. */
-static void everything_kept(void **state)
+/* If no label is ignored, all three divisors give the same loss. The first two give the same
+ * bits. */
+static void divisors_agree_if_all_labels_count(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -106,7 +107,7 @@ static void everything_kept(void **state)
 }
 
 /* A step without labels has loss 0, not 0 / 0. */
-static void nothing_kept(void **state)
+static void a_step_without_labels_has_loss_zero(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -118,7 +119,7 @@ static void nothing_kept(void **state)
         Diag d = diag_in(arena);
         VerifyResult result;
         const Plan *plan = tiny_plan(&t, true, arena, &d);
-        Tiny whole = tiny_one_rank(&t); /* nor is it a valid comparison */
+        Tiny whole = tiny_one_rank(&t); /* --verify refuses to compare such a step */
         const Plan *one = tiny_plan(&whole, true, arena, &d);
         assert_false(exec_verify(plan, one, data, NULL, 1e-10, arena, &result, &d));
         assert_string_equal(d.items.at[0].rule, "verify-nothing");
@@ -126,8 +127,8 @@ static void nothing_kept(void **state)
     arena_free(arena);
 }
 
-/* The labels of padded texts include micro-batches and samples without any. */
-static void ragged_is_ragged(void **state)
+/* Padded texts give some micro-batches and some samples without any label. */
+static void some_micro_batches_have_no_labels(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -152,8 +153,9 @@ static void ragged_is_ragged(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kept_and_all), cmocka_unit_test(everything_kept),
-        cmocka_unit_test(nothing_kept), cmocka_unit_test(ragged_is_ragged)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(divisors_differ_if_labels_are_ignored),
+                                       cmocka_unit_test(divisors_agree_if_all_labels_count),
+                                       cmocka_unit_test(a_step_without_labels_has_loss_zero),
+                                       cmocka_unit_test(some_micro_batches_have_no_labels)};
     return cmocka_run_group_tests_name("denominator", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Plans share the rows and columns of fields over ranks. Each plan must pass every proof, and
- * compute in fp64 on loopback the numbers of one rank. First come the kinds one by one, then plans
- * drawn by seed. TANDEM_SEED and TANDEM_PLANS choose another draw. */
+/* Plans divide the rows and columns of fields over ranks. Each plan must pass every proof, and
+ * compute the same numbers as one rank, in fp64 on loopback. The first tests try one kind of layer
+ * each; the last one draws plans by seed. TANDEM_SEED and TANDEM_PLANS choose another draw. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,8 +19,8 @@
 enum { N_PLANS = 200, SEED = 20261125, MOST_RANKS = 12 };
 static const double tolerance = 1e-10;
 
-/* Returns true if the plan's text describes the whole plan, including halos that wrap. */
-static bool is_told_in_full(const Plan *plan, Arena *arena, Diag *d)
+/* Returns true if the plan's text describes the whole plan, including halos that wrap around. */
+static bool text_is_complete(const Plan *plan, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);
     text_print(plan, 0, &text);
@@ -31,7 +31,7 @@ static bool is_told_in_full(const Plan *plan, Arena *arena, Diag *d)
     return diag_error(d, FAULT_internal, "plan-syntax", (Loc){NULL, 0}, "its text is another plan");
 }
 
-/* Returns "" or the fault, in `arena`. */
+/* Returns a description of the fault, in `arena`; "" if there is none. */
 static const char *fault_of(const Net *n, uint64_t order_seed, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -42,7 +42,7 @@ static const char *fault_of(const Net *n, uint64_t order_seed, Arena *arena)
     BackendOptions options = {.poison = true, .order_seed = order_seed, .timeout_s = 20};
     const DataSource *data = data_ragged(order_seed, 0, arena);
     bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
-              is_told_in_full(plan, arena, &d) &&
+              text_is_complete(plan, arena, &d) &&
               exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
     if (ok && result.highest_touched != result.predicted_bytes)
         str_print(&s, "touched %llu bytes, predicted %llu",
@@ -74,8 +74,9 @@ static Net with(uint32_t domain, uint32_t domain_w, uint32_t n_layers, const Net
     return n;
 }
 
-/* Two convolutions: the gradient of the second goes back through the first one's halo. */
-static void kernels_and_edges(void **state)
+/* Two convolutions. The gradient of the second one passes back through the halo of the first
+ * one. */
+static void convolutions_compute_what_one_rank_does(void **state)
 {
     (void)state;
     for (int mode = 0; mode <= WINDOW_symmetric; mode++)
@@ -92,7 +93,7 @@ static void kernels_and_edges(void **state)
             }
 }
 
-static void strides(void **state)
+static void strided_layers_compute_what_one_rank_does(void **state)
 {
     (void)state;
     for (int mode = 0; mode <= WINDOW_symmetric; mode++)
@@ -111,7 +112,7 @@ static void strides(void **state)
         }
 }
 
-static void statistics_and_pools(void **state)
+static void norms_and_pools_compute_what_one_rank_does(void **state)
 {
     (void)state;
     const Window same = net_window(3, 1, 1, WINDOW_zero),
@@ -128,9 +129,9 @@ static void statistics_and_pools(void **state)
     }
 }
 
-/* All ranks have the same bias by position. The gradient of its weights is a sum over the parts of
- * the field, to which each rank adds its share. */
-static void attention_in_windows(void **state)
+/* All ranks use the same bias by position. The gradient of its weights is a sum over the whole
+ * field, and each rank adds the sum over its part. */
+static void window_attention_computes_what_one_rank_does(void **state)
 {
     (void)state;
     const Window same = net_window(3, 1, 1, WINDOW_zero), two = net_window(2, 2, 1, WINDOW_zero);
@@ -149,10 +150,11 @@ static void attention_in_windows(void **state)
     }
 }
 
-/* Windows whose points are at a fixed distance. Each rank computes a share of the windows and gets
- * rows and columns from all ranks. The number of points need not be a multiple of the ranks. If the
- * number of windows is no multiple of the ranks, the field is gathered. */
-static void attention_to_points_apart(void **state)
+/* Attention among points that lie a fixed distance apart. Each rank computes some of these sets of
+ * points, and gets their rows and columns from all ranks. The number of points in a set need not be
+ * a multiple of the ranks. If the number of sets is no multiple of the ranks, the field is
+ * gathered. */
+static void attention_to_distant_points_computes_what_one_rank_does(void **state)
 {
     (void)state;
     static const int64_t sides[] = {1, 2, 3, 4, 5};
@@ -180,7 +182,7 @@ static void attention_to_points_apart(void **state)
 }
 
 /* Halos under data parallelism, recomputation and micro-batches. */
-static void with_data_ranks(void **state)
+static void halos_work_beside_data_ranks(void **state)
 {
     (void)state;
     const Window same = net_window(3, 1, 1, WINDOW_reflect),
@@ -200,8 +202,8 @@ static void with_data_ranks(void **state)
     }
 }
 
-/* The neighbours' halos contain all rows of a rank. */
-static void one_row_a_rank(void **state)
+/* A rank has so few rows that its neighbours' halos contain all of them. */
+static void one_row_on_each_rank_is_enough(void **state)
 {
     (void)state;
     for (int mode = 0; mode <= WINDOW_symmetric; mode++)
@@ -215,9 +217,9 @@ static void one_row_a_rank(void **state)
         }
 }
 
-/* Behind a pole lie rows of the other side of the globe. They may come from a rank that holds no
- * row at the pole. If columns are cut, they are gathered. */
-static void behind_the_poles(void **state)
+/* A window that reaches across a pole reads rows of the other side of the globe. These rows may lie
+ * on a rank that has no row next to the pole. If columns are divided, they are gathered first. */
+static void windows_across_poles_compute_what_one_rank_does(void **state)
 {
     (void)state;
     const Window same = net_window(3, 1, 1, WINDOW_zero);
@@ -236,8 +238,8 @@ static void behind_the_poles(void **state)
             }
 }
 
-/* The number of ranks does not divide the rows: the last part is shorter. */
-static void uneven_parts(void **state)
+/* The number of ranks does not divide the number of rows, so the last part is shorter. */
+static void uneven_parts_compute_what_one_rank_does(void **state)
 {
     (void)state;
     const int64_t heights[] = {11, 13, 18, 19};
@@ -274,7 +276,7 @@ static void refused(const Net *n, const char *rule)
     arena_free(arena);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void parts_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
     const Window same = net_window(3, 1, 1, WINDOW_zero), wide = net_window(5, 1, 2, WINDOW_zero);
@@ -285,22 +287,25 @@ static void what_does_not_fit_is_refused(void **state)
     const NetLayer globe[] = {{NET_earth, behind, net_window(1, 1, 1, WINDOW_zero)}};
     const NetLayer shuffled[] = {{NET_conv, same, same}, {NET_shuffle, half, half}};
     const NetLayer windows[] = {{NET_conv, same, same}, {NET_attention, half, half}};
-    /* 12 rows over 5 ranks: parts of 3 rows leave none to the last rank */
+    /* 12 rows over 5 ranks: parts of 3 rows leave none for the last rank */
     Net n = with(5, 1, 1, conv);
     refused(&n, "domain-divides");
-    n = with(4, 1, 1, far); /* 3 rows a rank, a halo of 4 */
+    n = with(4, 1, 1, far); /* 3 rows on each rank, but a halo of 4 */
     refused(&n, "domain-halo");
-    /* 3 rows on each rank; 8 rows are read behind the pole, up to the third rank's rows */
+    /* 3 rows on each rank. A window reads 8 rows beyond the pole, so it needs rows of the third
+     * rank. */
     n = with(4, 1, 1, globe);
     refused(&n, "domain-halo");
-    n = with(1, 5, 1, conv); /* 8 columns over 5 ranks: parts of 2 leave none to the last rank */
+    /* 8 columns over 5 ranks: parts of 2 columns leave none for the last rank */
+    n = with(1, 5, 1, conv);
     refused(&n, "domain-divides");
-    n = with(4, 1, 2, deep); /* 6 rows over 4 ranks after the stride */
+    n = with(4, 1, 2, deep); /* after the stride, 6 rows remain for 4 ranks */
     refused(&n, "domain-divides");
     n = with(2, 1, 2, shuffled); /* 7 rows over 2 ranks; each row becomes two */
     n.height = 14;
     refused(&n, "domain-windows");
-    n = with(2, 1, 2, windows); /* 6 rows are 3 windows of 2 rows, over 2 ranks */
+    /* 6 rows are 3 windows of 2 rows, which 2 ranks cannot share evenly */
+    n = with(2, 1, 2, windows);
     n.height = 6;
     refused(&n, "domain-windows");
     n = with(1, 2, 2, windows); /* the same for columns */
@@ -324,7 +329,7 @@ static Window draw_window(Draw *d, int64_t stride)
     const int64_t kernel = stride + draw(d, 4);
     const int64_t dilation = kernel <= 3 && stride == 1 ? 1 + draw(d, 2) : 1;
     Window w = net_window(kernel, stride, dilation, (WindowMode)draw(d, 4));
-    const int64_t moved = w.before > 0 && draw(d, 3) == 0; /* lopsided padding */
+    const int64_t moved = w.before > 0 && draw(d, 3) == 0; /* makes the padding uneven */
     w.before -= moved;
     w.after += moved;
     return w;
@@ -372,10 +377,10 @@ static Net draw_net(uint64_t seed, uint64_t index)
     return n;
 }
 
-/* as = "original": like miles-credit, the plan sums group norm's statistics outside of autograd, so
- * each rank keeps its own gradients of them. The loss is one rank's, but the gradients before the
- * norm are not. */
-static void the_gradients_of_miles_credit(void **state)
+/* as = "original": like miles-credit, the plan sums the statistics of group norm outside of
+ * autograd. So no gradient passes through this sum. The loss equals that of one rank, but gradients
+ * before the norm do not. */
+static void gradients_of_miles_credit_differ_before_the_norm(void **state)
 {
     (void)state;
     const Window same = net_window(3, 1, 1, WINDOW_zero);
@@ -427,17 +432,17 @@ static void every_plan_computes_the_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_and_edges),
-        cmocka_unit_test(strides),
-        cmocka_unit_test(statistics_and_pools),
-        cmocka_unit_test(attention_in_windows),
-        cmocka_unit_test(attention_to_points_apart),
-        cmocka_unit_test(with_data_ranks),
-        cmocka_unit_test(one_row_a_rank),
-        cmocka_unit_test(behind_the_poles),
-        cmocka_unit_test(uneven_parts),
-        cmocka_unit_test(what_does_not_fit_is_refused),
-        cmocka_unit_test(the_gradients_of_miles_credit),
+        cmocka_unit_test(convolutions_compute_what_one_rank_does),
+        cmocka_unit_test(strided_layers_compute_what_one_rank_does),
+        cmocka_unit_test(norms_and_pools_compute_what_one_rank_does),
+        cmocka_unit_test(window_attention_computes_what_one_rank_does),
+        cmocka_unit_test(attention_to_distant_points_computes_what_one_rank_does),
+        cmocka_unit_test(halos_work_beside_data_ranks),
+        cmocka_unit_test(one_row_on_each_rank_is_enough),
+        cmocka_unit_test(windows_across_poles_compute_what_one_rank_does),
+        cmocka_unit_test(uneven_parts_compute_what_one_rank_does),
+        cmocka_unit_test(parts_that_do_not_fit_are_refused),
+        cmocka_unit_test(gradients_of_miles_credit_differ_before_the_norm),
         cmocka_unit_test(every_plan_computes_the_same),
     };
     return cmocka_run_group_tests_name("domain", tests, NULL, NULL);

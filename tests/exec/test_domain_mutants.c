@@ -1,6 +1,7 @@
-/* Mutants of plans of fields. The proofs, or the fp64 comparison with one rank, must reject each. A
- * mutant that is proven equal is counted separately. Any other survivor fails the test. The test
- * draws a seeded sample; TANDEM_MUTANTS=all takes all mutants. */
+/* Mutants of plans of fields. Either the proofs or the fp64 comparison with one rank must reject
+ * each mutant. A mutant that is proven equal to its plan is counted separately. Any other mutant
+ * that survives fails the test. The test draws a sample by seed; TANDEM_MUTANTS=all takes all
+ * mutants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,8 +45,9 @@ static bool exec_rejects(const Net *n, const Plan *mutant)
     return rejected;
 }
 
-/* Finds out how a mutant is rejected, or that it equals the plan. The proof of equality is not
- * tried on mutants of deals: it reads only programs, and deals are not part of a program. */
+/* Finds out how a mutant is rejected, or that it equals its plan. The proof of equality reads only
+ * programs. So it is not tried on mutants of deals, because a deal (which rank gets which part) is
+ * not in a program. */
 static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKind kind,
                  Arena *scratch)
 {
@@ -55,7 +57,8 @@ static int judge(const Net *n, const Plan *plan, const Plan *mutant, MutationKin
     return exec_rejects(n, mutant) ? BY_EXEC : SURVIVED;
 }
 
-/* One and two directions, every edge, strides, statistics, attention, data ranks. */
+/* Nets with domains in one and two directions, every kind of edge, strides, statistics, attention,
+ * and data ranks. */
 static Net net_of(uint32_t i)
 {
     const WindowMode mode = (WindowMode)(i % 3);
@@ -80,7 +83,8 @@ static Net net_of(uint32_t i)
     return n;
 }
 
-/* Sizes that do not divide, padding from behind the poles, kept halos. */
+/* Nets whose sizes do not divide evenly, with padding from across the poles, and with kept
+ * halos. */
 static Net uneven_of(uint32_t i)
 {
     const Window same = net_window(3, 1, 1, WINDOW_symmetric),
@@ -114,7 +118,7 @@ static void no_mutant_survives(void **state)
         const Net n = i < N_PLANS ? net_of(i) : uneven_of(i - N_PLANS);
         const Plan *plan = net_plan(&n, true, arena, &d);
         assert_non_null(plan);
-        /* so that a failure comes from the mutant */
+        /* the plan itself must pass, so that only the mutation can make a proof fail */
         assert_true(verify_plan(plan, VERIFY_all, false, &d));
         const Mutations list = mutate_all(plan, arena);
         for (uint32_t k = 0; k < (all ? list.at.n : SAMPLE_PER_PLAN); k++) {

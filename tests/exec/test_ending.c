@@ -1,6 +1,6 @@
-/* The report of a run that ends because a rank waits too long: which ranks it names, in which
- * order, and its words for each. A wrong report would send the user to a rank that only waits. The
- * test needs no MPI. */
+/* If a rank waits too long, the run ends with a report. The test checks which ranks it names, in
+ * which order, and what it says about each. A wrong report would send the user to a rank that only
+ * waits. The test needs no MPI. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,8 @@ static void record(void *self, const char *rule, const char *text)
     snprintf(told, sizeof told, "%s", text);
 }
 
-/* Starts a process that waits until it is killed; a stopped one if `stopped`. */
+/* Starts a process that waits until it is killed. With `stopped`, the process is stopped
+ * (SIGSTOP). */
 static pid_t start(bool stopped)
 {
     int status = 0;
@@ -66,10 +67,10 @@ static const char *line_of(Rank r)
     return at;
 }
 
-/* Rank 0 waits for a sum over tp, whose other member, rank 1, lives. Rank 2 is stopped, and rank 3
- * is in no group with rank 0 here. The report names all ranks: first those that block others, then
- * the rest of the group, then the others. */
-static void every_rank_is_told(void **state)
+/* Rank 0 waits for a sum over tp. The other rank of that group, rank 1, is alive. Rank 2 is
+ * stopped. Rank 3 shares no group with rank 0 here. The report names all ranks: first the ranks
+ * that block others, then the rest of the group, then all others. */
+static void the_report_names_every_rank(void **state)
 {
     (void)state;
     Synthetic y = {.arena = arena_new()};
@@ -117,7 +118,7 @@ static void every_rank_is_told(void **state)
     arena_free(y.arena);
 }
 
-/* Without the positions of the others, the message says so. */
+/* If the positions of the other ranks are unknown, the message says so. */
 static void without_a_launcher_it_says_so(void **state)
 {
     (void)state;
@@ -139,7 +140,7 @@ static void without_a_launcher_it_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_rank_is_told),
+        cmocka_unit_test(the_report_names_every_rank),
         cmocka_unit_test(without_a_launcher_it_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

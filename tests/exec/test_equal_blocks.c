@@ -1,7 +1,7 @@
 /* Equal blocks are lowered once and then copied. Such plans must compute the result of one rank,
  * whose blocks were all lowered one by one. They run in fp64 on loopback and are compared per
- * tensor, on every rank. --verify cannot show this, because its plans have two layers, and runs of
- * so few blocks are not copied. */
+ * tensor, on every rank. --verify cannot test this: its plans have two layers, and so few blocks
+ * are not copied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +15,10 @@
 
 #define TOLERANCE 1e-10
 
-enum { LAYERS = 14 }; /* blocks of a stage */
+enum { LAYERS = 14 }; /* blocks in a stage */
 
-/* Compiles a model. With `every_block`, no block is a copy. Sets *n_copied to the number of
- * instructions that are copies. */
+/* Compiles a model. With `every_block`, every block is lowered and none is copied. Sets *n_copied
+ * to the number of copied instructions. */
 static const Plan *compiled(const Tiny *t, bool every_block, uint32_t *n_copied, Arena *arena,
                             Diag *d)
 {
@@ -76,7 +76,7 @@ static Tiny step(AcMode ac, uint32_t microbatches)
     return t;
 }
 
-static void shards(void **state)
+static void blocks_under_fsdp2_may_be_copied(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 6; i++) {
@@ -89,7 +89,7 @@ static void shards(void **state)
     }
 }
 
-static void tensors(void **state)
+static void blocks_under_tp_may_be_copied(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -100,7 +100,7 @@ static void tensors(void **state)
     }
 }
 
-static void pipelines(void **state)
+static void blocks_of_stages_may_be_copied(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 3; i++) {
@@ -111,11 +111,11 @@ static void pipelines(void **state)
     }
 }
 
-static void others(void **state)
+static void blocks_under_ddp_and_hsdp_may_be_copied(void **state)
 {
     (void)state;
     Tiny t = step(AC_full, 2);
-    t.dp_replicate = 2; /* ddp */
+    t.dp_replicate = 2; /* data parallelism by ddp */
     check(&t, 30);
     t.dp_shard = 2; /* hsdp */
     check(&t, 31);
@@ -130,10 +130,10 @@ static void others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shards),
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(pipelines),
-        cmocka_unit_test(others),
+        cmocka_unit_test(blocks_under_fsdp2_may_be_copied),
+        cmocka_unit_test(blocks_under_tp_may_be_copied),
+        cmocka_unit_test(blocks_of_stages_may_be_copied),
+        cmocka_unit_test(blocks_under_ddp_and_hsdp_may_be_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A tiny Llama and a tiny GPT-2 against PyTorch's results for the same weights and tokens
- * (tests/data/golden/make_golden.py). Compared are the loss, every gradient, the gradient norm, and
+/* Compares a tiny Llama and a tiny GPT-2 with PyTorch's results for the same weights and tokens
+ * (tests/data/golden/make_golden.py). Compares the loss, every gradient, the gradient norm, and
  * every weight after three steps of clipped AdamW, all in fp64. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,8 +69,8 @@ static double largest(const GoldenTensor *t)
     return top;
 }
 
-/* Returns the largest difference, relative to the largest magnitude, which counts as at least
- * `floor`. */
+/* Returns the largest difference, divided by the largest magnitude or by `floor`, whichever is
+ * larger. */
 static double difference(const Value *mine, const GoldenTensor *theirs, double floor)
 {
     double worst = 0;
@@ -82,8 +82,9 @@ static double difference(const Value *mine, const GoldenTensor *theirs, double f
     return worst / fmax(floor, largest(theirs));
 }
 
-/* Compares tensor by tensor. The scale is at least a thousandth of the group's largest value:
- * without rotary positions, the gradient of a key bias is zero apart from rounding. */
+/* Compares tensor by tensor. A difference is divided by at least a thousandth of the group's
+ * largest value. Otherwise the gradient of a key's bias would fail: without rotary positions, it is
+ * zero except for rounding. */
 static void check_group(const Eval *e, const Golden *golden, const char *group, const Value *of)
 {
     double worst = 0, floor = 0;
@@ -108,7 +109,7 @@ static void check_scalar(const Golden *golden, const char *name, double mine)
     assert_true(fabs(mine - theirs) <= TOLERANCE * fabs(theirs));
 }
 
-/* Returns a tensor as a flat view, as the update kernels take it. */
+/* Returns the tensor as a one-dimensional view, because the update kernels take only these. */
 static Value flat(const Value *v)
 {
     return (Value){.dtype = v->dtype, .n_dims = 1, .dim = {value_elements(v)}, .at = v->at};
@@ -128,7 +129,7 @@ static Value clip_gradients(Eval *e)
         attrs.accumulate = 1;
     }
     Value factor = value_new(e->arena, DT_f64, 0, NULL);
-    value_set(&factor, 0, 1); /* the graph's loss is already a mean */
+    value_set(&factor, 0, 1); /* the loss that the graph computes is already a mean */
     Value args[3] = {table, factor, out};
     eval_op(OP_clip_coef, &attrs, args, 2, 1, NULL, &e->control, 0);
     return out;
@@ -175,7 +176,8 @@ static void check_model(const char *file, void (*build)(Graph *, Arena *, int64_
             check_scalar(&golden, "loss", value_get(&e.value[g.loss], 0));
             check_scalar(&golden, "norm", value_get(&norm, 0));
             check_group(&e, &golden, "grad/", e.grad);
-            assert_true(value_get(&norm, 1) < 1); /* clipping acts */
+            /* the coefficient is below 1, so gradients are clipped */
+            assert_true(value_get(&norm, 1) < 1);
         }
         update(&e, m, v, &norm);
     }
@@ -183,7 +185,7 @@ static void check_model(const char *file, void (*build)(Graph *, Arena *, int64_
     arena_free(arena);
 }
 
-/* ---- the same through the passes and the executor, on one rank and on several ranks */
+/* ---- the same through the passes and the executor, on one rank and on several */
 
 typedef struct Visit {
     const Plan *plan;
@@ -213,8 +215,8 @@ static void visit_run(void *self, const FlatRun *run)
     v->n += run->n;
 }
 
-/* Visits every buffer of `category` that lives between steps, on every rank, with its golden
- * tensors. */
+/* Calls visit_run for every buffer of `category` that lives between steps, on every rank, with its
+ * golden tensors. */
 static void visit_buffers(Visit *v, Backend *backend, Category category)
 {
     Arena *scratch = arena_new();
@@ -387,7 +389,7 @@ static void check_script(const char *name, const char *const *set, uint32_t n_se
     arena_free(arena);
 }
 
-static void test_scripts(void **state)
+static void scripts_match_pytorch(void **state)
 {
     (void)state;
     static const char *const llama_one[] = {"mesh.dp_shard=1", "mesh.tp=1", "batch.micro=3"};
@@ -403,7 +405,7 @@ static void test_scripts(void **state)
 }
 
 /* Three sequences of 10 tokens, a vocabulary of 29, two groups of heads. */
-static void test_llama_program(void **state)
+static void llama_programs_match_pytorch(void **state)
 {
     (void)state;
     static const Shards all[] = {{1, 1, 1, false, AC_none},      {3, 1, 1, false, AC_full},
@@ -414,7 +416,7 @@ static void test_llama_program(void **state)
 }
 
 /* Two sequences of 9 tokens, a vocabulary of 31, three heads. */
-static void test_gpt2_program(void **state)
+static void gpt2_programs_match_pytorch(void **state)
 {
     (void)state;
     static const Shards all[] = {{1, 1, 1, false, AC_none}, {2, 1, 1, false, AC_selective},
@@ -424,13 +426,13 @@ static void test_gpt2_program(void **state)
         check_program("gpt2.safetensors", model_gpt2, &all[i]);
 }
 
-static void test_llama(void **state)
+static void llama_matches_pytorch(void **state)
 {
     (void)state;
     check_model("llama.safetensors", model_llama);
 }
 
-static void test_gpt2(void **state)
+static void gpt2_matches_pytorch(void **state)
 {
     (void)state;
     check_model("gpt2.safetensors", model_gpt2);
@@ -438,9 +440,9 @@ static void test_gpt2(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2),
-                                       cmocka_unit_test(test_llama_program),
-                                       cmocka_unit_test(test_gpt2_program),
-                                       cmocka_unit_test(test_scripts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_matches_pytorch), cmocka_unit_test(gpt2_matches_pytorch),
+        cmocka_unit_test(llama_programs_match_pytorch),
+        cmocka_unit_test(gpt2_programs_match_pytorch), cmocka_unit_test(scripts_match_pytorch)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

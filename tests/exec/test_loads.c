@@ -1,5 +1,5 @@
-/* The loads of experts that `run` reports are equal under every mesh, and equal to a count by hand.
- * Replicated tokens or recomputation could otherwise be counted twice. */
+/* The loads of experts that `run` reports do not depend on the mesh, and equal a count by hand.
+ * Replicated tokens or recomputation must not be counted twice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,8 +36,8 @@ static Tiny mixture(void)
     return t;
 }
 
-/* Ranks of tp and cp route the same tokens. Ranks of ep and dp_shard route other tokens.
- * Recomputation routes again, but is not counted. */
+/* Ranks of tp and cp route the same tokens. Ranks of ep and dp_shard route different tokens.
+ * Recomputation routes the same tokens again, which must not count. */
 static void loads_do_not_depend_on_the_mesh(void **state)
 {
     (void)state;
@@ -62,8 +62,9 @@ static void loads_do_not_depend_on_the_mesh(void **state)
     arena_free(arena);
 }
 
-/* Each of 4 experts has 1 room, so at most 4 of a sequence's 32 choices are kept. At least 2 are
- * kept, because the first token chooses two experts. With room for all, no choice is dropped. */
+/* Each of 4 experts has room for 1 token, so at most 4 of a sequence's 32 choices are kept. At
+ * least 2 are kept, because the first token chooses two experts. If there is room for all, no
+ * choice is dropped. */
 static void choices_beyond_the_rooms_are_dropped(void **state)
 {
     (void)state;
@@ -79,10 +80,10 @@ static void choices_beyond_the_rooms_are_dropped(void **state)
     arena_free(arena);
 }
 
-/* Dropless experts drop no token. If a rank gets more rows than it has memory for, the run ends.
- * The error names two bounds: one is enough for these rows (after a few layers, for all rows), the
- * other is always enough. */
-static void more_rows_than_the_bound(void **state)
+/* Dropless experts drop no token. If a rank gets more rows than its memory can hold, the run ends.
+ * The error names two values of `bound`: one is large enough for these rows, the other is always
+ * large enough. */
+static void more_rows_than_the_bound_end_the_run(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -123,6 +124,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(loads_do_not_depend_on_the_mesh),
                                        cmocka_unit_test(choices_beyond_the_rooms_are_dropped),
-                                       cmocka_unit_test(more_rows_than_the_bound)};
+                                       cmocka_unit_test(more_rows_than_the_bound_end_the_run)};
     return cmocka_run_group_tests_name("loads", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The loopback backend on hand-made programs: the result of each collective, the order of sums,
- * launch groups, reports of deadlocks, races that some interleaving shows, and measurements in the
- * poisoned arena. */
+/* The loopback backend runs programs made by hand. The tests check the result of each collective,
+ * the order of sums, launch groups, reports of deadlocks, races that appear only in some
+ * interleavings, and the highest byte written in a poisoned arena. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static double out(Backend *b, Rank r, BufferId id, int64_t i)
 
 /* The result of each collective on 2 x 2 ranks. Groups along tp are {0,1} and {2,3}, along dp {0,2}
  * and {1,3}. */
-static void what_collectives_do(void **state)
+static void collectives_have_their_results(void **state)
 {
     (void)state;
     make_mesh(&syn, 2, 2);
@@ -118,7 +118,7 @@ static void what_collectives_do(void **state)
         number_inputs(b, in, 4);
         assert_true(step(b));
         for (Rank r = 0; r < 4; r++) {
-            /* first rank of this rank's tp group; of its dp group */
+            /* the first rank of this rank's tp group, and of its dp group */
             Rank t0 = r / 2 * 2, d0 = r % 2;
             for (int64_t i = 0; i < 16; i++)
                 assert_true(out(b, r, gathered, i) == 10.0 * (double)(i / 4) + (double)(i % 4));
@@ -128,7 +128,7 @@ static void what_collectives_do(void **state)
             for (int64_t i = 0; i < 4; i++) {
                 assert_true(out(b, r, sum, i) == 10.0 * (d0 + d0 + 2) + 2.0 * (double)i);
                 assert_true(out(b, r, most, i) == 30.0 + (double)i);
-                /* this rank's block of each member: of rank d0, then of rank d0 + 2 */
+                /* this rank's block from rank d0, then from rank d0 + 2 */
                 assert_true(out(b, r, swapped, i) ==
                             10.0 * (double)(d0 + 2 * (i / 2)) + (double)(2 * (r / 2) + i % 2));
             }
@@ -138,8 +138,8 @@ static void what_collectives_do(void **state)
     }
 }
 
-/* A ring of sends: each rank sends to its next. */
-static void sends_meet_receives(void **state)
+/* Each rank of a ring sends to the next one. */
+static void receives_get_what_was_sent(void **state)
 {
     (void)state;
     make_mesh(&syn, 4, 1);
@@ -165,9 +165,9 @@ static void sends_meet_receives(void **state)
     b->close(b);
 }
 
-/* On one stream, each rank sends before it receives. Sends are rendezvous, so all ranks wait for
- * each other. */
-static void ring_of_sends_on_one_stream(void **state)
+/* Each rank of a ring sends before it receives, on one stream. A send completes only with its
+ * receive, so all ranks wait for each other. */
+static void a_ring_of_sends_on_one_stream_deadlocks(void **state)
 {
     (void)state;
     make_mesh(&syn, 4, 1);
@@ -193,7 +193,7 @@ static void ring_of_sends_on_one_stream(void **state)
     b->close(b);
 }
 
-/* Sums are ((a + b) + c) + d: these four numbers give another result in any other order. */
+/* Sums must be ((a + b) + c) + d. With these four numbers, any other order gives another result. */
 static void sums_are_in_rank_order(void **state)
 {
     (void)state;
@@ -230,7 +230,7 @@ static void sums_are_in_rank_order(void **state)
     b->close(b);
 }
 
-/* Rank 0 starts A then B, but rank 1 starts B then A. The report must name both. */
+/* Rank 0 starts A and then B; rank 1 starts B and then A. The report must name both. */
 static void crossed(uint32_t launch)
 {
     make_mesh(&syn, 2, 1);
@@ -302,8 +302,8 @@ static void a_missing_member_is_named(void **state)
     b->close(b);
 }
 
-/* The communication reads the kernel's output; without the wait, some interleaving gives a wrong
- * result. */
+/* Counts wrong results over many interleavings. The communication reads the kernel's output. If it
+ * does not wait for the kernel, some interleavings give a wrong result. */
 static uint32_t wrong_results(bool waits)
 {
     make_mesh(&syn, 2, 1);
@@ -336,9 +336,9 @@ static void some_interleaving_shows_a_race(void **state)
     assert_true(wrong > 8 && wrong < 64);
 }
 
-/* A buffer gets the bytes of another one while a communication still reads the old value there.
- * Some interleaving must give a wrong result. */
-static void a_reader_under_way_is_disturbed(void **state)
+/* A buffer is overwritten while a communication still reads its old value. Some interleaving must
+ * give a wrong result. */
+static void overwriting_under_a_reader_is_a_race(void **state)
 {
     (void)state;
     make_mesh(&syn, 2, 1);
@@ -379,7 +379,7 @@ static void dead_buffers_are_poisoned(void **state)
     const float *dead = b->memory(b, 0, x), *alive = b->memory(b, 0, y);
     for (int i = 0; i < 5; i++) assert_true(isnan(dead[i]) && alive[i] == 2);
     assert_int_equal(b->highest_touched(b, 0, SPACE_device), synthetic_program(&syn)->bytes - 100);
-    /* A write of one byte behind the arena is reported. */
+    /* A write of one byte beyond the arena is reported. */
     ((char *)b->memory(b, 0, x))[synthetic_program(&syn)->bytes + 3] = 1;
     assert_false(step(b));
     assert_true(has("error[arena-overrun]: rank 0 wrote up to byte"));
@@ -429,7 +429,8 @@ static void refused(void **state)
     assert_false(opens());
     assert_true(has("its output is not as large as its parts together"));
     make_mesh(&syn, 2, 1);
-    for (uint32_t k = 0; k < 2; k++) { /* the ranks meet, but with different operations */
+    /* the ranks meet in one communication, but with different operations */
+    for (uint32_t k = 0; k < 2; k++) {
         make_program(&syn);
         BufferId x = buffer(&syn, 4, DT_f32, true), y = buffer(&syn, 4, DT_f32, true);
         make(&syn, (Make){.op = OP_all_reduce,
@@ -471,14 +472,14 @@ static void poison_is_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_collectives_do, setup, teardown),
-        cmocka_unit_test_setup_teardown(sends_meet_receives, setup, teardown),
-        cmocka_unit_test_setup_teardown(ring_of_sends_on_one_stream, setup, teardown),
+        cmocka_unit_test_setup_teardown(collectives_have_their_results, setup, teardown),
+        cmocka_unit_test_setup_teardown(receives_get_what_was_sent, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_ring_of_sends_on_one_stream_deadlocks, setup, teardown),
         cmocka_unit_test_setup_teardown(sums_are_in_rank_order, setup, teardown),
         cmocka_unit_test_setup_teardown(launch_groups_start_together, setup, teardown),
         cmocka_unit_test_setup_teardown(a_missing_member_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(some_interleaving_shows_a_race, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_reader_under_way_is_disturbed, setup, teardown),
+        cmocka_unit_test_setup_teardown(overwriting_under_a_reader_is_a_race, setup, teardown),
         cmocka_unit_test_setup_teardown(dead_buffers_are_poisoned, setup, teardown),
         cmocka_unit_test_setup_teardown(refused, setup, teardown),
         cmocka_unit_test(poison_is_found),

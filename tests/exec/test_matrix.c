@@ -1,7 +1,7 @@
-/* Any legal plan computes the result of one rank: every mesh of data and tensor parallelism up to 8
- * ranks, with and without sequence parallelism, all kinds of checkpointing, one and three
- * micro-batches, odd sizes. It is compared in fp64 on loopback, per tensor, on every rank. The
- * highest byte written in the poisoned arena is the last planned byte. */
+/* Any legal plan computes the result of one rank. Tries every mesh of data and tensor parallelism
+ * up to 8 ranks, with and without sequence parallelism, all kinds of activation checkpointing, one
+ * and three micro-batches, and odd sizes. Results are compared in fp64 on loopback, per tensor, on
+ * every rank. The highest byte written in the poisoned arena must be the last planned byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void each(bool gpt2, bool shard)
                         t.tp_options.sequence = sequence;
                         t.ac = (AcMode)ac;
                         t.microbatches = m;
-                        /* with 2, a split sequence is not the outermost dimension */
+                        /* with 2 samples, the dimension that is split is not the outermost one */
                         t.micro = 1 + seed % 2;
                         t.repeat = 1 + seed / 2 % 2;
                         if (is_sampled(seed, 3)) check(&t, seed);
@@ -83,31 +83,31 @@ static void each(bool gpt2, bool shard)
                     }
 }
 
-static void llama_fsdp2(void **state)
+static void llama_under_fsdp2_computes_what_one_rank_does(void **state)
 {
     (void)state;
     each(false, true);
 }
 
-static void llama_ddp(void **state)
+static void llama_under_ddp_computes_what_one_rank_does(void **state)
 {
     (void)state;
     each(false, false);
 }
 
-static void gpt2_fsdp2(void **state)
+static void gpt2_under_fsdp2_computes_what_one_rank_does(void **state)
 {
     (void)state;
     each(true, true);
 }
 
-static void gpt2_ddp(void **state)
+static void gpt2_under_ddp_computes_what_one_rank_does(void **state)
 {
     (void)state;
     each(true, false);
 }
 
-static void hsdp(void **state)
+static void hsdp_computes_what_one_rank_does(void **state)
 {
     (void)state;
     for (uint32_t tp = 1; tp <= 2; tp++)
@@ -119,8 +119,8 @@ static void hsdp(void **state)
         }
 }
 
-/* Numbers of ranks that are not a power of two, so nothing divides evenly. */
-static void odd_meshes(void **state)
+/* Numbers of ranks that are no power of two, so that no size divides evenly. */
+static void odd_meshes_compute_what_one_rank_does(void **state)
 {
     (void)state;
     static const uint32_t data[] = {3, 5, 6, 7};
@@ -138,9 +138,9 @@ static void odd_meshes(void **state)
     check(&t, 300);
 }
 
-/* The first stage has only the embedding, and the last stage only the head, which gpt2 ties to the
+/* The first stage has only the embedding. The last stage has only the head, which gpt2 ties to the
  * embedding. */
-static void stages_without_blocks(void **state)
+static void stages_without_blocks_compute_what_one_rank_does(void **state)
 {
     (void)state;
     static const struct {
@@ -161,12 +161,12 @@ static void stages_without_blocks(void **state)
     }
 }
 
-/* Every option that changes the set of collectives. */
-static void options(void **state)
+/* Tries the options that change which collectives run. */
+static void options_compute_what_one_rank_does(void **state)
 {
     (void)state;
     for (uint32_t bits = 0; bits < 256; bits++) {
-        if (bits * 2654435761u >> 28 != 3) continue; /* a sample of them */
+        if (bits * 2654435761u >> 28 != 3) continue; /* takes a sample of the combinations */
         Tiny t = sizes(bits & 1);
         t.dp_shard = 2, t.tp = 2, t.microbatches = bits & 2 ? 3 : 2, t.layers = bits & 4 ? 3 : 1;
         t.tp_options.sequence = bits & 8;
@@ -182,7 +182,7 @@ static void options(void **state)
     }
 }
 
-static void reshard_to_a_part(void **state)
+static void partly_resharded_weights_compute_what_one_rank_does(void **state)
 {
     (void)state;
     Tiny t = sizes(false);
@@ -193,8 +193,8 @@ static void reshard_to_a_part(void **state)
     check(&t, 4);
 }
 
-/* Many interleavings of one plan that uses every feature. */
-static void interleavings(void **state)
+/* Runs one plan that uses every feature, in many interleavings. */
+static void all_interleavings_compute_what_one_rank_does(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 40; seed++) {
@@ -204,7 +204,7 @@ static void interleavings(void **state)
     }
 }
 
-/* Frozen parameters have no gradient, so none is compared. */
+/* Frozen parameters have no gradient, so no gradient of theirs is compared. */
 static void frozen_tensors_do_not_count(void **state)
 {
     (void)state;
@@ -231,16 +231,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frozen_tensors_do_not_count),
-        cmocka_unit_test(llama_fsdp2),
-        cmocka_unit_test(llama_ddp),
-        cmocka_unit_test(gpt2_fsdp2),
-        cmocka_unit_test(gpt2_ddp),
-        cmocka_unit_test(hsdp),
-        cmocka_unit_test(odd_meshes),
-        cmocka_unit_test(stages_without_blocks),
-        cmocka_unit_test(options),
-        cmocka_unit_test(reshard_to_a_part),
-        cmocka_unit_test(interleavings),
+        cmocka_unit_test(llama_under_fsdp2_computes_what_one_rank_does),
+        cmocka_unit_test(llama_under_ddp_computes_what_one_rank_does),
+        cmocka_unit_test(gpt2_under_fsdp2_computes_what_one_rank_does),
+        cmocka_unit_test(gpt2_under_ddp_computes_what_one_rank_does),
+        cmocka_unit_test(hsdp_computes_what_one_rank_does),
+        cmocka_unit_test(odd_meshes_compute_what_one_rank_does),
+        cmocka_unit_test(stages_without_blocks_compute_what_one_rank_does),
+        cmocka_unit_test(options_compute_what_one_rank_does),
+        cmocka_unit_test(partly_resharded_weights_compute_what_one_rank_does),
+        cmocka_unit_test(all_interleavings_compute_what_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

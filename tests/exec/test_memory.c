@@ -1,6 +1,6 @@
-/* A step allocates nothing. Calls of malloc and similar functions are counted over whole steps, for
- * every mesh. The arena is all the memory that a step uses, so the highest byte written is the last
- * planned one. */
+/* A step allocates no memory. The test counts calls of malloc and similar functions during whole
+ * steps, for every mesh. The arena is all the memory that a step uses, so the highest byte written
+ * is the last planned byte. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,11 +13,11 @@
 #include "exec/exec.h"
 #include "tests/support/plans/tiny.h"
 
-/* The C library's allocator under its internal name. The sanitizers bring an allocator of their
- * own; with them the steps run uncounted. */
+/* The C library's allocator under its internal names. The sanitizers replace the allocator, so
+ * under them the calls of a step are not counted. */
 #ifdef __SANITIZE_ADDRESS__
 #define COUNTS 0
-/* volatile, because the compiler may optimise calls of malloc away */
+/* volatile, because the compiler may remove calls of malloc */
 static volatile uint64_t n_calls;
 #else
 #define COUNTS 1
@@ -26,7 +26,7 @@ void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *at, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 
-/* volatile, because the compiler may optimise calls of malloc away */
+/* volatile, because the compiler may remove calls of malloc */
 static volatile uint64_t n_calls;
 
 void *malloc(size_t bytes)
@@ -127,8 +127,8 @@ static void nothing_is_allocated_in_a_step(void **state)
                         }
 }
 
-/* The measurement shows the written bytes, not the planned ones: with unused room behind it, the
- * arena's highest written byte stays the same. */
+/* The measurement shows the bytes that were written, not the planned bytes. If unused bytes follow
+ * the last buffer, the highest written byte stays the same. */
 static void memory_is_measured(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void memory_is_measured(void **state)
     arena_free(arena);
 }
 
-/* The counter works; otherwise the test above would prove nothing. */
+/* Checks the counter itself: if it counted nothing, the test above would always pass. */
 static void allocations_are_seen(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Processes under a real MPI give the same bits as loopback for the same plan. When a rank dies,
+/* Processes under a real MPI compute the same bits as loopback for the same plan. When a rank dies,
  * stops or leaves, the run ends soon and names this rank. The test starts itself under mpirun; as a
  * rank it does what its arguments say. */
 #include <setjmp.h>
@@ -23,16 +23,16 @@
 
 enum { STEPS = 3 };
 
-/* The cases are chosen so that each pair of values of any two columns occurs. The columns are data
- * sharding, number of ranks, sequence parallelism, checkpointing, micro-batches. */
+/* Any two columns have every pair of their values in some row. The columns are data sharding,
+ * number of ranks, sequence parallelism, checkpointing, micro-batches. */
 static const struct Case {
     bool gpt2;
     uint32_t shard, replicate, tp;
     bool sequence;
     AcMode ac;
     uint32_t microbatches;
-    uint32_t cp; /* ranks of a ring; 0: each rank has whole sequences */
-    uint32_t ep; /* ranks that share experts that drop no token; 0: no experts */
+    uint32_t cp; /* number of ranks in a ring of cp; 0: each rank has whole sequences */
+    uint32_t ep; /* number of ranks that share dropless experts; 0: no experts */
 } cases[] = {
     {false, 2, 1, 1, false, AC_none, 1, 0, 0},      {true, 1, 2, 1, false, AC_full, 3, 0, 0},
     {false, 1, 1, 2, true, AC_selective, 3, 0, 0},  {true, 1, 1, 2, false, AC_none, 1, 0, 0},
@@ -45,7 +45,7 @@ static const struct Case {
     {false, 1, 1, 2, true, AC_full, 3, 2, 0},       {false, 2, 1, 1, true, AC_none, 1, 4, 0},
     {false, 1, 1, 1, false, AC_none, 3, 0, 2},      {false, 2, 1, 2, true, AC_full, 1, 0, 2},
 };
-/* All cases run in fp64, then every third again in fp32, and in bf16 (with bf16 gradients). */
+/* All cases run in fp64. Every third case runs again in fp32, and in bf16 (with bf16 gradients). */
 enum {
     N_FP64 = sizeof cases / sizeof cases[0],
     N_THIRD = (N_FP64 + 2) / 3,
@@ -69,7 +69,7 @@ static Tiny tiny_of(uint32_t index)
     if (c->ep) t.ep = c->ep, t.experts = 6, t.top_k = 2, t.dropless = true;
     t.ac = c->ac;
     t.microbatches = c->microbatches;
-    t.fsdp2.offload = (c - cases) % 2 == 0; /* with an arena on the host too */
+    t.fsdp2.offload = (c - cases) % 2 == 0; /* uses an arena on the host, too */
     if (index >= N_FP64 + N_THIRD) t.compute = t.reduce = DT_bf16;
     return t;
 }
@@ -84,7 +84,7 @@ static Plan *plan_of(uint32_t index, Arena *arena, Diag *d)
 
 typedef struct Dump {
     const Plan *plan;
-    const char *path; /* path of the ranks' files, without the rank */
+    const char *path; /* path of the ranks' files, without the rank's number */
     Arena *arena;
 } Dump;
 
@@ -131,7 +131,8 @@ static uint32_t ranks_of(uint32_t index)
     return c->shard * c->replicate * c->tp * (c->cp ? c->cp : 1) * (c->ep ? c->ep : 1);
 }
 
-/* Runs two steps of the program with every transfer; `native`: MPI sums in its own order. */
+/* Runs two steps of the program with every transfer. With `native`, MPI computes sums, in its own
+ * order. */
 static bool run_transfers(Backend *b, DType dtype, bool native, const char *path, Arena *arena,
                           Diag *d)
 {
@@ -151,7 +152,7 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
     return fine;
 }
 
-/* The dtypes to transfer. The last two ask for MPI's own sums; MPI has none for bf16. */
+/* The dtypes to transfer. For the last two, MPI computes the sums; MPI itself cannot add bf16. */
 static const DType transfer_types[] = {DT_f32, DT_f64, DT_bf16, DT_e4m3, DT_f64, DT_bf16};
 enum { TRANSFER_KINDS = sizeof transfer_types / sizeof transfer_types[0] };
 
@@ -177,7 +178,7 @@ static int rank_transfers(const char *where)
     return fine ? 0 : 1;
 }
 
-/* How a rank ends or stops in the middle of a step: "kill", "stop", "exit", "abort". */
+/* How a rank fails in the middle of a step: "kill", "stop", "exit", "abort". */
 typedef struct Spoil {
     const char *how;
     uint32_t rank;
@@ -199,9 +200,9 @@ static void spoiled_fill(void *self, int64_t step, uint32_t microbatch, int64_t 
     if (strcmp(s->how, "abort") == 0) raise(SIGSEGV);
 }
 
-/* The time in seconds for which other ranks wait for rank 1. A stopped rank is only found by
- * waiting. The time must let all ranks arrive on a busy machine. A death is found at once, however
- * long writing a core file takes. */
+/* Returns the time in seconds for which other ranks wait for rank 1. Only waiting can reveal a
+ * stopped rank. The time must be long enough for all ranks to arrive on a busy machine. A death is
+ * noticed at once, even while the rank still writes a core file. */
 static double patience_s(const char *how)
 {
     return strcmp(how, "stop") == 0 ? 6 : 200;
@@ -232,8 +233,8 @@ static int rank_spoiled(const char *how, uint32_t case_index)
     return code;
 }
 
-/* True if the rows of all ranks have reached the first one, and the arena was written to its
- * end. */
+/* Returns true if the rows of all ranks have arrived at the first rank, and the arena was written
+ * up to its end. */
 static bool is_complete(const Plan *plan, const ExecResult *result)
 {
     uint64_t rows = 0;
@@ -243,8 +244,8 @@ static bool is_complete(const Plan *plan, const ExecResult *result)
            result->host_touched == plan->programs.at[0].host_bytes;
 }
 
-/* The arguments `run FOLDER RANKS` run every case with that many ranks, one after the other in one
- * process. */
+/* With the arguments `run FOLDER RANKS`, one process runs every case that has so many ranks, one
+ * after the other. */
 static int rank_cases(const char *where, uint32_t ranks)
 {
     int code = 0;
@@ -324,7 +325,7 @@ static void assert_launched(int code, const Diag *d, Arena *arena)
     if (code != 0) fail_msg("exit code %d: %s", code, str_text(&s));
 }
 
-/* The plan that both backends ran gives the result of one rank. */
+/* Checks that the plan which both backends ran gives the result of one rank. */
 static void check_against_one_rank(uint32_t index, Arena *arena, Diag *d)
 {
     Tiny t = tiny_of(index), one = tiny_one_rank(&t);
@@ -354,19 +355,19 @@ static void same_bits(const char *flavour)
     arena_free(arena);
 }
 
-static void openmpi_bits(void **state)
+static void openmpi_computes_the_bits_of_loopback(void **state)
 {
     (void)state;
     same_bits("openmpi");
 }
 
-static void mpich_bits(void **state)
+static void mpich_computes_the_bits_of_loopback(void **state)
 {
     (void)state;
     same_bits("mpich");
 }
 
-/* MPI's own sums differ only by rounding. */
+/* If MPI computes the sums, results differ only by rounding. */
 static void assert_near_file(const char *a, const char *b)
 {
     FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
@@ -383,7 +384,7 @@ static void assert_near_file(const char *a, const char *b)
     unlink(b);
 }
 
-static void every_transfer(void **state)
+static void every_transfer_gives_the_bits_of_loopback(void **state)
 {
     (void)state;
     const char *const flavours[] = {"openmpi", "mpich"};
@@ -416,8 +417,8 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Rank 1 is killed or stopped in step 2. The run must end with exit code 6 before the survivors
- * stop waiting, and the diagnostic must name the rank. */
+/* Rank 1 is killed or stopped in step 2. The run must end with exit code 6 before the other ranks
+ * give up waiting, and the diagnostic must name the rank. */
 static void spoiled(const char *flavour, const char *how, const char *rule, const char *word)
 {
     if (is_missing(flavour)) skip();
@@ -430,7 +431,8 @@ static void spoiled(const char *flavour, const char *how, const char *rule, cons
     diag_print(&d, &s);
     print_message("%s %s: %.1f s\n%s", flavour, how, took, str_text(&s));
     assert_int_equal(code, 6);
-    assert_true(took < 150); /* before the survivors' patience ends, so the death itself was seen */
+    /* the others give up waiting later, so the death itself was noticed */
+    assert_true(took < 150);
     assert_int_equal(d.items.n, 1);
     assert_string_equal(d.items.at[0].rule, rule);
     assert_non_null(strstr(str_text(&s), word));
@@ -439,36 +441,36 @@ static void spoiled(const char *flavour, const char *how, const char *rule, cons
     arena_free(arena);
 }
 
-static void a_rank_is_killed(void **state)
+static void a_killed_rank_is_named(void **state)
 {
     (void)state;
     spoiled("openmpi", "kill", "rank-died", "error[rank-died]: rank 1 (pid");
     spoiled("mpich", "kill", "rank-died", "error[rank-died]: rank 1 (pid");
 }
 
-static void a_rank_crashes(void **state)
+static void a_crashed_rank_is_named(void **state)
 {
     (void)state;
     spoiled("openmpi", "abort", "rank-died", "error[rank-died]: rank 1 (pid");
     spoiled("mpich", "abort", "rank-died", "error[rank-died]: rank 1 (pid");
 }
 
-static void a_rank_leaves(void **state)
+static void a_rank_that_leaves_is_named(void **state)
 {
     (void)state;
     spoiled("openmpi", "exit", "rank-died", "error[rank-died]: rank 1 (pid");
     spoiled("mpich", "exit", "rank-died", "error[rank-died]: rank 1 (pid");
 }
 
-static void a_rank_stops(void **state)
+static void a_stopped_rank_is_named(void **state)
 {
     (void)state;
     spoiled("openmpi", "stop", "timeout", "stopped) is at step 2, instruction");
     spoiled("mpich", "stop", "timeout", "stopped) is at step 2, instruction");
 }
 
-/* Ranks of another version, or a number of ranks that is not the mesh's, are refused. */
-static void mismatches(void **state)
+/* Refuses ranks of another version, and a number of ranks that differs from the mesh's. */
+static void mismatched_ranks_are_refused(void **state)
 {
     (void)state;
     if (is_missing("mpich")) skip();
@@ -491,10 +493,14 @@ int main(int argc, char **argv)
     folder = mkdtemp(name);
     assert_non_null(folder);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_transfer), cmocka_unit_test(openmpi_bits),
-        cmocka_unit_test(mpich_bits),     cmocka_unit_test(a_rank_is_killed),
-        cmocka_unit_test(a_rank_crashes), cmocka_unit_test(a_rank_leaves),
-        cmocka_unit_test(a_rank_stops),   cmocka_unit_test(mismatches),
+        cmocka_unit_test(every_transfer_gives_the_bits_of_loopback),
+        cmocka_unit_test(openmpi_computes_the_bits_of_loopback),
+        cmocka_unit_test(mpich_computes_the_bits_of_loopback),
+        cmocka_unit_test(a_killed_rank_is_named),
+        cmocka_unit_test(a_crashed_rank_is_named),
+        cmocka_unit_test(a_rank_that_leaves_is_named),
+        cmocka_unit_test(a_stopped_rank_is_named),
+        cmocka_unit_test(mismatched_ranks_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(folder);

@@ -1,10 +1,10 @@
-/* Every checker must be able to fail, or its silence means nothing. Every mutant of every plan of
- * the corpus must be rejected by the proofs, or by the fp64 comparison with one rank. Mutants
- * proven equal are counted separately. Survivors are printed and fail the test. The default is a
- * seeded sample; TANDEM_MUTANTS=all tries all. TANDEM_MUTANTS_SEED chooses another sample.
- * TANDEM_MUTANTS_OF selects plans of the corpus whose name contains these words.
- * TANDEM_MUTANTS_PART=0/8 takes every eighth plan, 1/8 the plan after each of these, and so on:
- * parts can run side by side. */
+/* Every checker must be able to fail, or its silence means nothing. Either the proofs or the fp64
+ * comparison with one rank must reject every mutant of every plan of the corpus. Mutants that are
+ * proven equal are counted separately. Other survivors are printed and fail the test. By default
+ * the test takes a sample by seed. TANDEM_MUTANTS=all tries all mutants, TANDEM_MUTANTS_SEED
+ * chooses another sample. TANDEM_MUTANTS_OF selects the plans of the corpus whose name contains
+ * these words. TANDEM_MUTANTS_PART=0/8 takes plans 0, 8, 16, ..., and 1/8 takes plans 1, 9, 17,
+ * ..., so that parts can run at the same time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,9 +34,10 @@ enum { BY_VERIFY, EQUAL, BY_EXEC, SURVIVED, FATES };
 typedef struct Tally {
     uint64_t seed;
     bool all;
-    const char *of;          /* only plans of this name; NULL: all */
-    uint32_t part, n_parts;  /* only plans of this part */
-    uint32_t n_met, n_plans; /* plans of the corpus so far, and those that were mutated */
+    const char *of;         /* only plans of this name; NULL: all */
+    uint32_t part, n_parts; /* only this part of the plans */
+    /* plans of the corpus seen so far, and how many of them were mutated */
+    uint32_t n_met, n_plans;
     uint32_t n_mutants;
     uint32_t fate[MUTATION_KINDS][FATES];
     uint32_t n_survivors;
@@ -44,13 +45,14 @@ typedef struct Tally {
 
 typedef struct Subject {
     const Tiny *tiny;
-    const Plan *plan, *reference; /* the plan that is mutated, and its model on one rank */
+    const Plan *plan, *reference; /* the plan that is mutated, and the same model on one rank */
 } Subject;
 
 /* The proofs are made with several threads, with one, and without short cuts. */
 enum { WITH_THREADS, ONE_THREAD, IN_FULL, WAYS };
 
-/* Runs fp64 on loopback in several legal orders, and compares with one rank. */
+/* Runs fp64 on loopback in several legal orders. Returns true if any result differs from that of
+ * one rank. */
 static bool exec_rejects(const Subject *s, const Plan *mutant, uint64_t n_orders)
 {
     Arena *arena = arena_new();
@@ -73,7 +75,8 @@ static bool is_made(int way, uint32_t mutant)
     return way == WITH_THREADS || mutant % ONE_IN_FULL == 0;
 }
 
-/* Proves mutant number `number` in several ways. All must report the same. */
+/* Proves mutant number `number` with several threads, with one, and without short cuts. All must
+ * report the same. */
 static bool passes_proofs(const Plan *mutant, uint32_t number, Arena *arena)
 {
     Str text[WAYS];
@@ -91,8 +94,9 @@ static bool passes_proofs(const Plan *mutant, uint32_t number, Arena *arena)
     return ok;
 }
 
-/* A mutant that is proven equal computes the same in every order, if it ends. One run shows whether
- * it ends, because programs that wait for each other for ever do so in every order. */
+/* Decides how a mutant is rejected, or that it is proven equal. An equal mutant computes the same
+ * in every order, if it ends. One run shows whether it ends: if programs wait for each other for
+ * ever, they do so in every order. */
 static int judge(const Subject *s, const Plan *mutant, uint32_t number, uint32_t program,
                  Arena *arena)
 {
@@ -139,7 +143,8 @@ static void visit(void *self, const Tiny *t)
     Subject s = {t, tiny_plan(t, true, arena, &d), tiny_plan(&one, true, arena, &d)};
     assert_non_null(s.plan);
     assert_non_null(s.reference);
-    if (!verify_plan(s.plan, VERIFY_all, false, &d)) /* its mutants would show nothing */
+    if (!verify_plan(s.plan, VERIFY_all, false,
+                     &d)) /* if the plan itself is refused, its mutants show nothing */
         fail_msg("%s is refused: %s", corpus_name(t, arena), d.items.at[0].text);
     Mutations all = mutate_all(s.plan, arena);
     uint32_t n = tally->all || all.at.n < SAMPLE_PER_PLAN ? all.at.n : SAMPLE_PER_PLAN;
@@ -147,7 +152,8 @@ static void visit(void *self, const Tiny *t)
         uint64_t k = tally->all ? i : rng_below(tally->seed, tally->n_plans, i, all.at.n);
         try_one(tally, &s, all.at.at[k], scratch);
     }
-    for (uint32_t i = 0; i < all.at.n; i++) /* a sample may miss rare kinds */
+    for (uint32_t i = 0; i < all.at.n;
+         i++) /* a sample may miss rare kinds of mutations: tries one of each */
         if (is_untried(tally, all.at.at[i].kind)) try_one(tally, &s, all.at.at[i], scratch);
     tally->n_plans++;
     arena_free(scratch);
@@ -189,7 +195,7 @@ static void no_mutant_survives(void **state)
     assert_true(tally.n_plans > 0 && tally.n_met > 300);
     assert_int_equal(tally.n_survivors, 0);
     if (tally.n_plans < tally.n_met) return;
-    /* each kind was tried, and each kind except renaming changed the result of some plan */
+    /* Each kind was tried. Each kind except renaming changed the result of some plan. */
     for (int k = 0; k < MUTATIONS_OF_HALOS; k++) {
         const uint32_t *f = tally.fate[k];
         assert_true(f[BY_VERIFY] + f[BY_EXEC] + f[EQUAL] > 0);

@@ -1,5 +1,5 @@
-/* The options of backends are one table. Each row is complete, and a value goes into the field that
- * the row names: a wrong offset would set another option silently. */
+/* One table lists the options of the backends. Each row is complete, and a value is stored in the
+ * field that the row names. A wrong offset would silently set another option. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static bool set(CudaOptions *own, BackendOptionId id, const char *text)
     return backend_set_option(&backend_options[id], &value, own);
 }
 
-static void a_value_becomes_its_field(void **state)
+static void a_value_sets_its_field_only(void **state)
 {
     (void)state;
     CudaOptions own = {.graphs = CUDA_GRAPHS_auto};
@@ -62,7 +62,7 @@ static void a_value_becomes_its_field(void **state)
     assert_string_equal(own.record, "here");
 }
 
-static void what_is_no_value_is_refused(void **state)
+static void wrong_values_are_refused(void **state)
 {
     (void)state;
     CudaOptions own = {.graphs = CUDA_GRAPHS_auto};
@@ -85,8 +85,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_is_complete),
-        cmocka_unit_test(a_value_becomes_its_field),
-        cmocka_unit_test(what_is_no_value_is_refused),
+        cmocka_unit_test(a_value_sets_its_field_only),
+        cmocka_unit_test(wrong_values_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,17 @@
 /* planner/ir/text/fields.c states for every field of a plan's text whether it is proven, free, or a
- * label. This test changes single fields of the plans of the corpus. A change of a proven field
- * must be refused, and the error must name the field. The seals of the text refuse it, and the
- * proofs must refuse it without them. Some proven fields are read only by reports, so only the seal
- * can refuse a change. Without the seals, the results must then equal those of one rank. The same
- * holds if a change of a free field is accepted. A label must change neither results nor
- * prediction. No change may end the executor.
+ * label. This test changes single fields of the corpus's plans:
  *
- * Fields of records of the same sort are a class: a field of all instructions of one op, of buffers
- * of one category, of tensors of one role, and so on. Most plans have the same classes. So a class
- * is tried in the first plan that has it, and then in fewer and fewer: in plan i with probability
- * 1 / i. The default is a sample of the plans. TANDEM_FIELDS=all visits all plans.
+ *   proven  The seals of the text must refuse the change, and the error must name the field.
+ * Without seals, the proofs must refuse it, unless only reports read the field. free    The change
+ * may be accepted. label   The change alters neither results nor prediction.
+ *
+ * If a change of a proven or free field is accepted, the results must equal those of one rank. No
+ * change may end the executor.
+ *
+ * Fields of records of the same sort form a class: a field of all instructions of one op, of
+ * buffers of one category, of tensors of one role, and so on. Most plans have the same classes. So
+ * a class is always tried in the first plan that has it, and in the i-th such plan with probability
+ * 1 / i. By default the test visits a sample of the plans. TANDEM_FIELDS=all visits all plans.
  * TANDEM_PART=2/8 visits the second of eight parts of the plans, and prints its progress.
  * TANDEM_FIELDS_SEED chooses other changes. */
 #include <setjmp.h>
@@ -36,10 +38,10 @@
 
 #define TOLERANCE 1e-10
 
-/* The counts that the test keeps for a class of fields. */
+/* What the test counts for a class of fields. */
 typedef struct Class {
-    uint32_t n_plans, n_tries; /* the plans that have it, and the changes of it */
-    /* in this plan: the number of places that have it, and the place to change */
+    uint32_t n_plans, n_tries; /* plans that have the class, and changes that were tried */
+    /* in the present plan: how many places have the class, and which of them is changed */
     uint32_t n_here, chosen;
 } Class;
 
@@ -51,12 +53,14 @@ enum { EVERY = 120 };
 
 typedef struct Tally {
     uint64_t seed;
-    uint32_t every;       /* 1 / the fraction of plans that is visited */
+    uint32_t every;       /* one plan in `every` is visited */
     uint32_t part, parts; /* tries part `part` of `parts` of these plans */
     uint32_t n_seen, n_plans, n_broken;
-    uint32_t n[TRUST_COUNT][2]; /* changes that the proofs refused, and that they accepted */
+    /* changes that the proofs refused, and changes that they accepted */
+    uint32_t n[TRUST_COUNT][2];
     uint32_t accepted[RECORD_COUNT][MOST_FIELDS];
-    uint32_t differ[RECORD_COUNT][MOST_FIELDS]; /* changes that were accepted and changed results */
+    /* changes that were accepted although results changed */
+    uint32_t differ[RECORD_COUNT][MOST_FIELDS];
     Class class_[RECORD_COUNT][MOST_FIELDS][PLACE_SORTS];
 } Tally;
 
@@ -84,7 +88,7 @@ static bool exec_differs(const Tiny *t, const Plan *mutant)
 
 enum { AGREES, DIFFERS, CRASHES };
 
-/* Runs the plan in a process of its own, because a wrong plan may end the process. */
+/* Runs the plan in another process, because a wrong plan may end the process. */
 static int exec_ends(const Tiny *t, const Plan *mutant)
 {
     fflush(stdout);
@@ -95,7 +99,7 @@ static int exec_ends(const Tiny *t, const Plan *mutant)
     return WIFEXITED(status) ? WEXITSTATUS(status) : CRASHES;
 }
 
-/* The simulator's numbers on eight H100: the step's time, and each category of memory. */
+/* The simulator's numbers on eight H100: the time of a step, and each category of memory. */
 typedef struct Predicted {
     bool works;
     Ps step_ps;
@@ -127,16 +131,16 @@ static const char *line_of(const char *text, const char *at, Arena *arena)
     return arena_copy(arena, begin, strcspn(begin, "\n"));
 }
 
-/* A plan of the corpus, with its prediction before any change. */
+/* A plan of the corpus, and its prediction before any change. */
 typedef struct Subject {
     const Tiny *tiny;
-    const char *text, *seals; /* the text without its seals; the seals */
+    const char *text, *seals; /* the text without its seals; its seals */
     const Cluster *cluster;
     Predicted predicted;
 } Subject;
 
-/* Returns NULL if the accepted change has only the effects that its class allows; otherwise
- * describes the other effect. `ends` says how the executor ended. */
+/* Returns NULL if the accepted change has only effects that its class allows; otherwise names the
+ * other effect. `ends` says how the executor ended. */
 static const char *broken(const Subject *s, TextTrust trust, const Plan *changed, int ends)
 {
     if (trust == TRUST_proven) return "is accepted";
@@ -169,7 +173,7 @@ static const char *unsealed(const Subject *s, const TextField *field, const Plac
                        seals.items.at[0].loc.line, seals.items.at[0].text);
 }
 
-/* Tries one change. `thorough`: also without the short cuts of the proofs. */
+/* Tries one change. With `thorough`, also proves without short cuts. */
 static bool try_one(Tally *tally, const Subject *s, const Place *p, const char *value,
                     bool thorough, Arena *arena)
 {
@@ -196,9 +200,9 @@ static bool try_one(Tally *tally, const Subject *s, const Place *p, const char *
     return true;
 }
 
-/* Zeros are right in every layout, so no layout is wrong for buffers that hold only zeros. True if
- * the program only fills the buffers with this shape. With a number `b`, only that buffer counts.
- */
+/* Returns true if the program only fills the buffers of this shape with zeros. Zeros are right in
+ * every layout, so no change of the layout is wrong for them. If `b` is not 0, only buffer `b`
+ * counts. */
 static bool is_of_zeros(const Program *p, ShapeId shape, BufferId b)
 {
     for (Pc pc = 1; pc < p->code.n; pc++)
@@ -210,7 +214,7 @@ static bool is_of_zeros(const Program *p, ShapeId shape, BufferId b)
     return true;
 }
 
-/* The program whose record comes last before `at`. */
+/* Returns the program whose record is the last one before `at`. */
 static uint32_t program_before(const char *text, const char *at)
 {
     uint32_t program = 0;
@@ -219,7 +223,7 @@ static uint32_t program_before(const char *text, const char *at)
     return program;
 }
 
-static bool says_nothing(const Plan *plan, const char *text, const Place *p, Arena *arena)
+static bool describes_only_zeros(const Plan *plan, const char *text, const Place *p, Arena *arena)
 {
     const char *line = line_of(text, p->at, arena);
     if (p->kind == RECORD_buffer &&
@@ -234,7 +238,7 @@ static bool says_nothing(const Plan *plan, const char *text, const Place *p, Are
     return zeros;
 }
 
-/* Chooses one place of each class that the plan has. */
+/* Chooses one place for each class that the plan has. */
 static void choose(Tally *tally, const Places *places)
 {
     for (int k = 0; k < RECORD_COUNT; k++)
@@ -250,7 +254,8 @@ static void choose(Tally *tally, const Places *places)
     }
 }
 
-/* Tries changes of the chosen places. A class that many plans had before is tried seldom. */
+/* Tries changes of the chosen places. The more plans had the class before, the less often it is
+ * tried. */
 static void try_classes(Tally *tally, const Plan *plan, const Subject *s, const Places *places)
 {
     Arena *scratch = arena_new();
@@ -261,7 +266,7 @@ static void try_classes(Tally *tally, const Plan *plan, const Subject *s, const 
         if (rng_below(tally->seed + 2, tally->n_seen, i, c->n_plans) > 0) continue;
         const uint64_t draw = rng_below(tally->seed, tally->n_seen, i, 1u << 30);
         const char *value = places_other_value(places, p, draw, scratch);
-        if (value != NULL && !says_nothing(plan, s->text, p, scratch))
+        if (value != NULL && !describes_only_zeros(plan, s->text, p, scratch))
             c->n_tries += try_one(tally, s, p, value, draw / 2 % 4 == 0, scratch);
         arena_reset(scratch);
     }
@@ -279,7 +284,8 @@ static void visit(void *self, const Tiny *t)
     Diag d = diag_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d);
     assert_non_null(plan);
-    /* once in this process, too, because this loads libraries, which each child then need not */
+    /* Also runs once in this process: this loads libraries, which the child processes then need not
+     * load. */
     if (tally->n_plans++ == 0) assert_false(exec_differs(t, plan));
     Str text = str_in(arena);
     text_print(plan, 0, &text);
@@ -295,8 +301,8 @@ static void visit(void *self, const Tiny *t)
     arena_free(arena);
 }
 
-/* Prints the numbers of plans, classes and changes. Returns the number of classes without a change,
- * because no other value was found or the fields say nothing. */
+/* Prints the numbers of plans, classes and changes. Returns the number of classes that were never
+ * changed: no other value was found, or only zeros are described. */
 static uint32_t print_classes(const Tally *tally)
 {
     uint32_t n = 0, n_tried = 0, n_tries = 0;

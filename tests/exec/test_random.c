@@ -31,7 +31,7 @@ static uint64_t number_of(const char *name, uint64_t otherwise)
     return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* ---- drawing ---- */
+/* ---- drawing */
 
 typedef struct Draw {
     uint64_t seed, stream, n;
@@ -42,7 +42,7 @@ static uint32_t draw(Draw *d, uint32_t n)
     return (uint32_t)rng_below(d->seed, d->stream, d->n++, n);
 }
 
-/* Draws options of zero{} that go with its strategy. */
+/* Draws options of zero{} that are legal with its strategy. */
 static void draw_zero(Draw *d, Tiny *t)
 {
     ZeroOptions *o = &t->zero_options;
@@ -78,21 +78,21 @@ static void draw_pipeline(Draw *d, Tiny *t)
     t->microbatches = t->pp * (1 + twice + draw(d, 2)) + (divides ? 0 : draw(d, 2));
     uint32_t n_stages = t->pp * t->pp_options.chunks;
     t->layers = n_stages + draw(d, 3);
-    if (draw(d, 2)) { /* blocks beyond one for each stage go to any stages */
+    if (draw(d, 2)) { /* the blocks that remain after one for each stage go to any stages */
         t->pp_options.n_split = n_stages;
         for (uint32_t s = 0; s < n_stages; s++) t->pp_options.split[s] = 1;
         for (uint32_t i = n_stages; i < t->layers; i++) t->pp_options.split[draw(d, n_stages)]++;
     }
 }
 
-/* Drawn last, so that earlier draws do not change. */
+/* Drawn last, so that the draws before it stay the same. */
 static void draw_fsdp2(Draw *d, Tiny *t)
 {
     t->fsdp2.reshard_last = draw(d, 2);
     t->fsdp2.keep_gathered = draw(d, 5) == 0;
     t->fsdp2.copy = draw(d, 3) == 0;
     t->fsdp2.offload = draw(d, 3) == 0;
-    /* offload is refused if stages share a table */
+    /* the planner refuses offload if stages share a table */
     if (t->pp > 1 && t->gpt2) t->fsdp2.offload = false;
     if (draw(d, 4) == 0) t->fsdp2.mp.param = DT_bf16, t->fsdp2.mp.output = DT_f32;
     if (t->fsdp2.keep_gathered) {
@@ -110,8 +110,8 @@ static void draw_loss(Draw *d, Tiny *t)
     t->z_loss = draw(d, 3) == 0 ? 0.01 : 0;
 }
 
-/* tp may have more ranks than there are KV heads. The ranks of one KV head then share its query
- * heads. */
+/* tp may have more ranks than there are KV heads. The ranks that share a KV head then divide its
+ * query heads. */
 static void draw_heads(Draw *d, Tiny *t)
 {
     t->groups = 1 << draw(d, 3);
@@ -122,7 +122,7 @@ static void draw_heads(Draw *d, Tiny *t)
     t->fused = draw(d, 3) == 0;
 }
 
-/* Draws experts, over the ranks that the other axes leave. */
+/* Draws experts, divided over the ranks that the other axes leave. */
 static void draw_experts(Draw *d, Tiny *t)
 {
     static const uint32_t sizes[] = {1, 2, 2, 3, 4};
@@ -136,14 +136,15 @@ static void draw_experts(Draw *d, Tiny *t)
     t->top_k = 1 + draw(d, t->experts < 3 ? (uint32_t)t->experts : 3);
     t->capacity = draw(d, 2) ? 1 + draw(d, (uint32_t)t->seq) : 0;
     t->normalise = draw(d, 2);
-    while (t->dim % t->tp) t->dim++; /* the sums of experts are scattered by features */
+    /* the sums of experts are scattered by features, so tp must divide them */
+    while (t->dim % t->tp) t->dim++;
     t->use_ddp = draw(d, 3) == 0;
     t->aux_loss = draw(d, 2) ? 0.1 : 0;
     t->fsdp2.over_ep = t->ep == 1 || draw(d, 3) > 0;
     t->router_z = draw(d, 3) == 0 ? 0.05 : 0;
     t->balance_rate = draw(d, 3) == 0 ? 0.01 : 0;
     if (!t->use_zero || t->ep == 1 || t->dp_shard > 1) return;
-    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ZeRO can also shard over ep alone */
+    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ZeRO can shard over ep alone, too */
     t->zero_options = (ZeroOptions){0};
     draw_zero(d, t);
     if (t->use_float8) t->float8.fsdp_gather = false;
@@ -155,7 +156,7 @@ static void draw_context(Draw *d, Tiny *t)
     const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp * t->ep;
     if (draw(d, 2) != 0 || t->tile) return;
     t->cp_options.mode = (CpMode)draw(d, CP_MODE_COUNT);
-    /* sequence parallelism of tp and an exchange of cp cannot both cut the tokens */
+    /* tp's sequence parallelism and an exchange of cp cannot both divide the tokens */
     const bool tokens_cut = t->tp > 1 && t->tp_options.sequence;
     if (tokens_cut && t->cp_options.mode == CP_all_to_all) t->cp_options.mode = CP_all_gather;
     t->cp = 2 + draw(d, 3);
@@ -169,14 +170,15 @@ static void draw_context(Draw *d, Tiny *t)
     if (t->capacity) t->capacity = 1 + draw(d, (uint32_t)t->seq);
 }
 
-/* Returns 1, n, or 2 if that divides n. */
+/* Returns 1, 2 (if 2 divides n) or n. */
 static uint32_t part_of(Draw *d, uint32_t n)
 {
     const uint32_t k = draw(d, 3);
     return k == 0 ? 1 : k == 1 && n % 2 == 0 ? 2 : n;
 }
 
-/* Lets ranks of tp, then of cp, share experts. Ranks of cp do so only if all ranks of tp do. */
+/* Divides experts over ranks of tp, and then of cp. Ranks of cp take part only if all ranks of tp
+ * do. */
 static void draw_fold(Draw *d, Tiny *t)
 {
     if (!t->experts || draw(d, 2)) return;
@@ -230,11 +232,11 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.head = draw(&d, 3) == 0;
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
     if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* float8 refuses fsdp2.mp */
-    /* gathers in 8 bits refuse copy, offload and eager gathers */
+    /* 8-bit gathers refuse copy, offload and eager gathers */
     if (t.use_float8 && t.float8.fsdp_gather) {
         t.fsdp2.copy = t.fsdp2.offload = false;
         t.zero_options.gather = ZERO_GATHER_lazy;
-        /* a module consists of two units */
+        /* fsdp_double_buffer needs modules of one unit; with prefetch, a module has two */
         if (t.fsdp2.prefetch) t.zero_options.fsdp_double_buffer = false;
     }
     if (t.ac == AC_full && draw(&d, 2)) t.ac_ops = draw(&d, 1U << TINY_AC_OPS);
@@ -247,22 +249,22 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     draw_context(&d, &t);
     draw_fold(&d, &t);
     if (t.cp > 1 && t.cp_options.mode != CP_all_to_all && t.float8.recipe >= FLOAT8_mxfp8)
-        t.float8.recipe = FLOAT8_rowwise; /* blocks refuse sequences in chunks */
+        t.float8.recipe = FLOAT8_rowwise; /* block scales refuse sequences in chunks */
     if (draw(&d, 5) == 0 && !t.spectral) t.freeze = 1 + draw(&d, (1U << TINY_FROZEN) - 1);
     t.freeze_whole = t.freeze && draw(&d, 3) == 0;
     t.dropless = t.experts && (t.cp == 1 || t.cp_lent == t.cp) && draw(&d, 2);
     if (t.dropless && !t.tile && draw(&d, 2))
-        t.seq = 2 * t.cp * t.tp; /* few tokens: some experts get none */
+        t.seq = 2 * t.cp * t.tp; /* few tokens, so that some experts get none */
     t.float8.gather_first = t.float8.recipe == FLOAT8_rowwise && draw(&d, 2);
     return t;
 }
 
 /* ---- one plan ---- */
 
-/* Returns true if 8-bit products are rounded as on one rank. Everything else is in fp64, so the
- * results agree closely only if the scales are the same. */
-static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOptions *options,
-                         Arena *arena, VerifyResult *result, Diag *d)
+/* Returns true if 8-bit products are rounded as on one rank. Everything else is in fp64, so results
+ * agree closely only if the scales are the same. */
+static bool rounds_as_one_rank(const Tiny *t, const DataSource *data, const BackendOptions *options,
+                               Arena *arena, VerifyResult *result, Diag *d)
 {
     Tiny one = tiny_one_rank(t);
     DTypeMap dtypes = dtype_map_but_eight_bits(DT_f64);
@@ -272,12 +274,12 @@ static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOpt
            exec_verify(plan, reference, data, options, tolerance, arena, result, d);
 }
 
-/* Returns "", or the fault, in `arena`. */
+/* Returns a description of the fault, in `arena`; "" if there is none. */
 static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
 {
     Diag d = diag_in(arena);
     Tiny one = tiny_one_rank(t);
-    /* fp64 loses nothing, so this tests that the gradient passes through unchanged */
+    /* fp64 loses nothing in 8-bit scaling, so this tests that gradients pass through unchanged */
     one.use_float8 = false;
     Str s = str_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d), *reference = tiny_plan(&one, true, arena, &d);
@@ -286,7 +288,7 @@ static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
     const DataSource *data = data_ragged(order_seed, t->vocab, arena);
     bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
               exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
-    if (ok && t->use_float8) ok = rounds_alike(t, data, &options, arena, &result, &d);
+    if (ok && t->use_float8) ok = rounds_as_one_rank(t, data, &options, arena, &result, &d);
     if (ok && result.highest_touched != result.predicted_bytes)
         str_print(&s, "touched %llu bytes, predicted %llu",
                   (unsigned long long)result.highest_touched,
@@ -311,7 +313,7 @@ static bool fails(const Tiny *t, uint64_t order_seed)
     return bad;
 }
 
-/* Tries one simplification after the other, and keeps each one with which the plan still fails. */
+/* Tries one simplification after the other. Keeps each one with which the plan still fails. */
 static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {

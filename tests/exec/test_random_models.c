@@ -1,7 +1,8 @@
-/* Plans of all models of the library, drawn by seed over all passes and axes together: each must
+/* Plans of all models of the library, drawn by seed over all passes and axes together. Each must
  * pass every proof and compute the result of one rank (`tandem run --verify`). The test counts what
- * was drawn. It fails if no plan has some pass or model, or if too few plans have something rare.
- * TANDEM_SEED and TANDEM_PLANS choose another draw; with TANDEM_FIRST it begins at that plan. */
+ * was drawn. It fails if some pass or model was never drawn, or if too few plans have a rare
+ * feature. TANDEM_SEED and TANDEM_PLANS choose another draw; with TANDEM_FIRST it begins at that
+ * plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,14 +39,14 @@ static const char *const passes[] = {
 };
 enum { N_PASSES = sizeof passes / sizeof passes[0] };
 
-/* Numbers of drawn plans with a feature. */
+/* For each feature, the number of drawn plans that have it. */
 typedef struct Seen {
     uint32_t n, with_pass[N_PASSES], with_model[MOST_MODELS];
     uint32_t folded, rings, exchanges, beside_tp, groups, domain_rows, domain_columns, both;
     uint32_t dropless, uneven, empty, empty_dropless;
 } Seen;
 
-/* Finds the files of models that a plan can name. The others are parts of these. */
+/* Finds the files of models that a plan can name. Other files are only parts of these models. */
 static uint32_t find_models(Arena *arena, const char **names)
 {
     glob_t found;
@@ -87,7 +88,7 @@ static void count(Seen *seen, Arena *arena, const char *text, const char *const 
     seen->domain_rows += rows, seen->domain_columns += columns, seen->both += rows && columns;
 }
 
-/* Counts what the run measured: experts without a token, and experts with unequal rows. */
+/* Counts runs in which an expert got no token, and runs in which experts got unequal rows. */
 static void count_run(Seen *seen, const char *text, const char *answer)
 {
     json_t *said = json_loads(answer, 0, NULL);

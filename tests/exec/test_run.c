@@ -1,6 +1,6 @@
-/* Runs: the learning rate is computed right, and every sharding reads equal data. Results do not
- * depend on the interleaving of ranks, numbers that are not finite are reported, and the comparison
- * with one rank finds faults. */
+/* Runs of small plans. The learning rate is right, and every sharding reads the same data. Results
+ * do not depend on the interleaving of ranks. Numbers that are not finite are reported, and the
+ * comparison with one rank finds faults. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,20 +34,20 @@ static int teardown(void **state)
     return 0;
 }
 
-static const char *said(void)
+static const char *diagnostics_text(void)
 {
     Str s = str_in(arena);
     diag_print(&diag, &s);
     return str_text(&s);
 }
 
-static void learning_rate(void **state)
+static void the_learning_rate_follows_its_schedule(void **state)
 {
     (void)state;
     ExecOptions o = {.lr = 2, .warmup_steps = 4, .total_steps = 14, .min_lr_ratio = 0.1};
     const double expected[] = {0.5, 1, 1.5, 2, 2};
     for (int i = 0; i < 5; i++) assert_true(fabs(exec_lr(&o, i) - expected[i]) < 1e-15);
-    assert_true(fabs(exec_lr(&o, 9) - 1.1) < 1e-15); /* half way: the middle of 2 and 0.2 */
+    assert_true(fabs(exec_lr(&o, 9) - 1.1) < 1e-15); /* half way: the mean of 2 and 0.2 */
     assert_true(fabs(exec_lr(&o, 14) - 0.2) < 1e-15);
     assert_true(fabs(exec_lr(&o, 1000) - 0.2) < 1e-15);
     for (int i = 4; i < 14; i++) assert_true(exec_lr(&o, i + 1) < exec_lr(&o, i));
@@ -78,7 +78,7 @@ static void samples_do_not_depend_on_the_sharding(const DataSource *data, int32_
     assert_memory_not_equal(one, tokens, sizeof one);
 }
 
-static void bytes_of_a_text(void **state)
+static void a_text_is_read_as_bytes(void **state)
 {
     (void)state;
     FILE *f = fopen("sample.txt", "w");
@@ -93,18 +93,18 @@ static void bytes_of_a_text(void **state)
     for (int i = 0; i + 1 < SEQ; i++) assert_int_equal(labels[i], tokens[i + 1]);
     unlink("sample.txt");
     assert_null(data_bytes("no such file", 5, arena, &diag));
-    assert_non_null(strstr(said(), "error[data-file]: cannot read no such file"));
+    assert_non_null(strstr(diagnostics_text(), "error[data-file]: cannot read no such file"));
     f = fopen("one.txt", "w");
     assert_non_null(f);
     fputc('x', f);
     fclose(f);
     assert_null(data_bytes("one.txt", 5, arena, &diag));
-    assert_non_null(strstr(said(), "one.txt has 1 bytes"));
+    assert_non_null(strstr(diagnostics_text(), "one.txt has 1 bytes"));
     assert_null(data_bytes(".", 5, arena, &diag));
     unlink("one.txt");
 }
 
-static void synthetic_tokens(void **state)
+static void synthetic_tokens_do_not_depend_on_the_sharding(void **state)
 {
     (void)state;
     const DataSource *data = data_synthetic(5, 19, 0.25, arena);
@@ -124,7 +124,7 @@ static void synthetic_tokens(void **state)
 
 /* ---- bits ---- */
 
-/* A hash of all that lives between steps, on all ranks. */
+/* A hash of all bytes that live between steps, on all ranks. */
 typedef struct Bits {
     const Plan *plan;
     Hash128 hash;
@@ -179,7 +179,7 @@ static void interleavings_give_the_same_bits(void **state)
     }
 }
 
-static void rows_join_the_program(void **state)
+static void rows_name_instructions_of_the_program(void **state)
 {
     (void)state;
     Tiny t = with_everything();
@@ -241,12 +241,12 @@ static void the_first_bad_tensor_is_named(void **state)
     const char *text = diag.items.at[0].text;
     assert_non_null(strstr(text, "step 0: the first bad number is inf"));
     assert_non_null(
-        strstr(text, "all_gather")); /* the weights are already bad when they are gathered */
+        strstr(text, "all_gather")); /* when weights are gathered, they are already bad */
     assert_non_null(strstr(text, "layers.1"));
 }
 
-/* A learning rate that diverges is found in the step where numbers become infinite, and changes no
- * weight. */
+/* A diverging learning rate is noticed in the step in which numbers become infinite. The weights
+ * stay unchanged. */
 static void a_run_that_diverges_stops(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void a_run_that_diverges_stops(void **state)
     assert_string_equal(diag.items.at[0].rule, "not-finite");
 }
 
-/* ---- the oracle ---- */
+/* ---- the comparison with one rank ---- */
 
 static bool verify(const Plan *plan, const Plan *reference, uint64_t seed)
 {
@@ -272,8 +272,8 @@ static bool verify(const Plan *plan, const Plan *reference, uint64_t seed)
                        &result, &own);
 }
 
-/* Plants nine faults, one at a time. The comparison with one rank must find each. */
-static void the_oracle_says_no(void **state)
+/* Plants nine faults, one at a time. The comparison with one rank must find each of them. */
+static void the_comparison_finds_faults(void **state)
 {
     (void)state;
     Tiny t = with_everything(), one = tiny_one_rank(&t);
@@ -316,8 +316,8 @@ static void says_only(const Plan *plan, const Plan *reference, const char *text)
     if (!strstr(own.items.at[0].text, text)) fail_msg("%s", own.items.at[0].text);
 }
 
-/* Only a reported number is wrong. Without clipping, the norm affects nothing else, and the loss
- * never does. */
+/* Only a reported number is wrong: the norm without clipping, or the loss. Neither changes a
+ * weight. */
 static void scalars_are_compared(void **state)
 {
     (void)state;
@@ -338,7 +338,8 @@ static void scalars_are_compared(void **state)
             in->attrs = graph_attrs(&norm->graph, arena, &attrs);
         }
         in = &loss->programs.at[0].code.at[pc];
-        if (in->op == OP_step_mean) { /* the mean becomes 1, the count divided by the count */
+        /* The mean of the loss becomes 1: the test divides the count by the count. */
+        if (in->op == OP_step_mean) {
             BufferId *arg = &loss->programs.at[0].args.at[in->args.first];
             arg[0] = arg[1];
         }
@@ -348,8 +349,8 @@ static void scalars_are_compared(void **state)
     says_only(loss, reference, "the loss");
 }
 
-/* A replica with different weights is found although the first replica is right. */
-static void every_replica_is_looked_at(void **state)
+/* A replica with wrong weights is found although the first replica is right. */
+static void every_replica_is_compared(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -357,7 +358,7 @@ static void every_replica_is_looked_at(void **state)
     Tiny one = tiny_one_rank(&t);
     const Plan *reference = tiny_plan(&one, true, arena, &diag);
     Plan *plan = tiny_plan(&t, true, arena, &diag);
-    /* Rank 1 gets its own program, which updates with another weight decay. */
+    /* Gives rank 1 another program, whose update has another weight decay. */
     uint32_t id = (uint32_t)list_add(arena, &plan->programs);
     Program *p = &plan->programs.at[id];
     *p = plan->programs.at[0];
@@ -379,16 +380,16 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(learning_rate),
-        TEST(bytes_of_a_text),
-        TEST(synthetic_tokens),
+        TEST(the_learning_rate_follows_its_schedule),
+        TEST(a_text_is_read_as_bytes),
+        TEST(synthetic_tokens_do_not_depend_on_the_sharding),
         TEST(interleavings_give_the_same_bits),
-        TEST(rows_join_the_program),
+        TEST(rows_name_instructions_of_the_program),
         TEST(the_first_bad_tensor_is_named),
         TEST(a_run_that_diverges_stops),
-        TEST(the_oracle_says_no),
+        TEST(the_comparison_finds_faults),
         TEST(scalars_are_compared),
-        TEST(every_replica_is_looked_at),
+        TEST(every_replica_is_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

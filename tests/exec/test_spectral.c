@@ -1,7 +1,7 @@
-/* Spectral norm. Its gradient is compared with central differences while u and v are held. Its
+/* Spectral norm. Its gradient is compared with central differences while u and v stay fixed. Its
  * state is compared with power iteration by hand: it is updated once a step, and is equal on every
- * rank of every mesh. The proofs must reject a state that is updated twice, never, or by
- * recomputation. A checkpoint must hold the state in its dtype. */
+ * rank of every mesh. The proofs must reject a state that is updated twice or never, or that
+ * recomputation updates. A checkpoint must hold the state in its dtype. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,8 +56,8 @@ static Tiny normed(void)
 
 /* ---- power iteration by hand */
 
-/* A weight w [rows,columns] with its state: v belongs to rows, u to columns. In these models the
- * inputs come first in every weight. */
+/* A weight w [rows, columns] with its state: v has an element for each row, u for each column. In
+ * these models, the rows of every weight are its inputs. */
 typedef struct Matrix {
     double *w, *u, *v;
     int64_t rows, columns;
@@ -91,7 +91,7 @@ static int64_t elements(const Tensor *t)
     return n;
 }
 
-/* Returns the weight that state `t`, "NAME_u" or "NAME_v", belongs to. */
+/* Returns the weight to which state `t`, "NAME_u" or "NAME_v", belongs. */
 static Matrix matrix_of(const Plan *plan, const Tensor *t)
 {
     const Graph *g = &plan->graph;
@@ -111,7 +111,7 @@ static void normalise(double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] /= sqrt(sum);
 }
 
-/* Iterates by hand: u = W v, v = W^T u, each divided by its length, where W maps inputs to
+/* Iterates by hand: u = W v, then v = W^T u, each divided by its length. W maps inputs to
  * outputs. */
 static void iterate(Matrix *m, int n_steps)
 {
@@ -190,7 +190,8 @@ static uint32_t check_gradients(const Graph *g, Eval *e)
         }
         bool flat = fabs(dot(grad, w)) <= 1e-12 * fmax(length * size, 1e-6);
         if (!is_normed(g, t)) continue;
-        n_normed++; /* W / sigma(W) does not depend on W's length, so neither does the loss */
+        /* W / sigma(W) does not depend on the length of W, so the loss does not either */
+        n_normed++;
         if (!flat) fail_msg("%s: the loss depends on its length", p->name);
     }
     return n_normed;
@@ -204,7 +205,8 @@ static uint32_t n_states(const Graph *g)
     return n;
 }
 
-/* sigma must be u^T W v after one iteration, and the weight's output must be divided by it. */
+/* Checks that sigma is u^T W v after one iteration, and that the weight's output is divided by
+ * it. */
 static void check_norms(const Plan *plan, const Eval *e)
 {
     const Graph *g = &plan->graph;
@@ -246,7 +248,7 @@ static void the_gradient_goes_through_the_norm(void **state)
     }
 }
 
-/* ---- convolutions: the outputs are the weight's first index, of transposed ones the second */
+/* ---- convolutions: outputs are the first index of a weight, or the second if transposed */
 
 static Net normed_net(void)
 {
@@ -310,7 +312,7 @@ static void convolutions_are_normed_by_their_outputs(void **state)
     assert_int_equal(check_gradients(g, &e), 3);
 }
 
-/* Rows, columns and samples are shared out, but the norm belongs to the whole weight. */
+/* Rows, columns and samples are divided over ranks, but the norm is that of the whole weight. */
 static void normed_convolutions_over_domains(void **state)
 {
     (void)state;
@@ -363,13 +365,12 @@ static bool look(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* After each of three steps, which do not change the weights, the state is advanced by one
- * iteration. */
+/* Three steps do not change the weights. After each of them, the state is one iteration further. */
 static void the_state_is_advanced_once_a_step(void **state)
 {
     (void)state;
     static const struct {
-        /* n_state: number of states on all ranks together */
+        /* n_state: the number of states, counted on all ranks */
         uint32_t pp, replicate, shard, tp, n_state;
         AcMode ac;
     } rows[] = {{1, 1, 1, 1, 30, AC_none},
@@ -410,7 +411,7 @@ static Plan *planted(bool recomputed)
     return plan;
 }
 
-static void is_named(const Plan *plan, const char *rule, const char *words)
+static void refused_by(const Plan *plan, const char *rule, const char *words)
 {
     Diag d = diag_in(arena);
     Str s = str_in(arena);
@@ -434,28 +435,31 @@ static void recomputation_writes_no_state(void **state)
     (void)state;
     Plan *plan = planted(true);
     const Program *p = &plan->programs.at[0];
-    for (Pc pc = 1; pc < p->code.n; pc++) /* the planner refuses it, too */
+    for (Pc pc = 1; pc < p->code.n;
+         pc++) /* marks it as recomputation, which the planner would refuse */
         if (op_info(p->code.at[pc].op)->flags & OP_ONCE)
             assert_int_equal(p->code.at[pc].phase, PHASE_forward);
     p->code.at[find(p, OP_normalise, 0)].phase = PHASE_recompute;
-    is_named(plan, "verify-purity", "recomputation must not touch state that lives between steps");
+    refused_by(plan, "verify-purity",
+               "recomputation must not touch state that lives between steps");
 }
 
-static void each_is_advanced_by_one_node(void **state)
+static void each_state_is_updated_by_one_node(void **state)
 {
     (void)state;
     Plan *plan = planted(false);
     Graph *g = &plan->graph;
     NodeId of[2] = {0, 0};
-    for (NodeId id = 1; id < g->nodes.n; id++) { /* wk and wv have the same shape */
+    /* wk and wv have the same shape, so their states can be swapped */
+    for (NodeId id = 1; id < g->nodes.n; id++) {
         const char *name = g->tensors.at[g->nodes.at[id].in[0]].name;
         if (g->nodes.at[id].op != OP_normalise) continue;
         if (strstr(name, "wk.weight_u") && !of[0]) of[0] = id;
         if (strstr(name, "wv.weight_u") && !of[1]) of[1] = id;
     }
     g->nodes.at[of[1]].in[0] = g->nodes.at[of[0]].in[0];
-    is_named(plan, "verify-coverage", "both update");
-    is_named(plan, "verify-coverage", "the forward pass does not update state");
+    refused_by(plan, "verify-coverage", "both update");
+    refused_by(plan, "verify-coverage", "the forward pass does not update state");
 }
 
 static void a_second_iteration_is_seen(void **state)
@@ -465,13 +469,13 @@ static void a_second_iteration_is_seen(void **state)
     const Program *p = &plan->programs.at[0];
     Pc pc = find(p, OP_normalise, 0), other = find(p, OP_normalise, 1); /* u and v of one weight */
     p->args.at[p->code.at[other].args.first] = program_arg(p, &p->code.at[pc], 0);
-    is_named(plan, "verify-structure", "must be the same buffer");
+    refused_by(plan, "verify-structure", "must be the same buffer");
     plan = planted(false);
     p = &plan->programs.at[0];
     pc = find(p, OP_project_over_first, 0); /* u = W v must read v before v is updated */
     plan->graph.nodes.at[p->code.at[pc].origin].in[1] =
         plan->graph.nodes.at[p->code.at[find(p, OP_normalise, 1)].origin].out[0];
-    is_named(plan, "verify-layout", "before any node makes it");
+    refused_by(plan, "verify-layout", "before any node makes it");
 }
 
 static void state_lives_in_one_program(void **state)
@@ -484,33 +488,33 @@ static void state_lives_in_one_program(void **state)
             p->buffers.at[b].tensor = 0;
             break;
         }
-    is_named(plan, "verify-coverage", "is in 0 buffers between steps");
+    refused_by(plan, "verify-coverage", "is in 0 buffers between steps");
 }
 
-static void what_is_done_once_reads_no_batch(void **state)
+static void updates_once_a_step_read_no_batch(void **state)
 {
     (void)state;
     Plan *plan = planted(false);
     Graph *g = &plan->graph;
-    /* sigma is computed from an activation, but must be computed from W v */
+    /* sigma is now computed from an activation instead of W v */
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;
         n->in[0] = n->in[1] = g->nodes.at[g->tensors.at[g->loss].producer].in[0];
         break;
     }
-    is_named(plan, "verify-layout", "before any node makes it");
+    refused_by(plan, "verify-layout", "before any node makes it");
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
         if (n->op != OP_inner_product || n->in[0] != n->in[1]) continue;
-        n->in[0] = n->in[1] = g->nodes.at[1].out[0]; /* the batch exists before all other tensors */
+        n->in[0] = n->in[1] = g->nodes.at[1].out[0]; /* a tensor that depends on the batch */
     }
-    is_named(plan, "verify-purity", "depends on the micro-batch");
+    refused_by(plan, "verify-purity", "depends on the micro-batch");
 }
 
 /* ---- precision, and the state of a checkpoint */
 
-static void state_is_fp32_whatever_the_precision(void **state)
+static void state_is_fp32_in_every_precision(void **state)
 {
     (void)state;
     Tiny t = normed();
@@ -559,7 +563,7 @@ static void a_checkpoint_holds_it_once(void **state)
         StateSlices slices = {0};
         for (Rank r = 0; r < plan->mesh.n_ranks; r++)
             state_of_rank(state_of(plan, arena), r, arena, &slices);
-        uint32_t kept = 0; /* a checkpoint without one of the vectors is reported */
+        uint32_t kept = 0; /* if a vector is missing in the checkpoint, this is reported */
         for (uint32_t i = 0; i < slices.n; i++)
             if (slices.at[i].kind != STATE_buffer || slices.at[i].rank || kept++ % 5)
                 continue;
@@ -603,9 +607,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_gradient_goes_through_the_norm), TEST(convolutions_are_normed_by_their_outputs),
         TEST(normed_convolutions_over_domains),   TEST(the_state_is_advanced_once_a_step),
-        TEST(recomputation_writes_no_state),      TEST(each_is_advanced_by_one_node),
+        TEST(recomputation_writes_no_state),      TEST(each_state_is_updated_by_one_node),
         TEST(a_second_iteration_is_seen),         TEST(state_lives_in_one_program),
-        TEST(what_is_done_once_reads_no_batch),   TEST(state_is_fp32_whatever_the_precision),
+        TEST(updates_once_a_step_read_no_batch),  TEST(state_is_fp32_in_every_precision),
         TEST(a_checkpoint_holds_it_once),         TEST(every_mesh_agrees_with_one_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

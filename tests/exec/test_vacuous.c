@@ -1,6 +1,6 @@
-/* `--verify` must be able to fail. A comparison of nothing with nothing would pass. So every batch
- * must have labels that count, and the reference must have gradients and all compared values. A run
- * in low precision that is all rounding error fails, too. */
+/* `--verify` must be able to fail. A comparison without values to compare would always pass. So
+ * every batch must have labels that count. The one-rank run must have gradients and all values that
+ * are compared. A run in low precision whose results are mostly rounding error fails, too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static int64_t kept(const DataSource *data, int64_t step, uint32_t microbatch, i
     return count;
 }
 
-/* This holds for every seed. Later micro-batches are as ragged as texts. */
+/* This holds for every seed. Later micro-batches are as ragged as real texts. */
 static void the_first_two_micro_batches_count(void **state)
 {
     (void)state;
@@ -63,9 +63,8 @@ static void the_first_two_micro_batches_count(void **state)
                 n_empty += kept(data, 0, 2, n, seqs[k]) == 0;
                 n_full += a == n * seqs[k];
             }
-    assert_true(n_empty >
-                1000); /* empty micro-batches are drawn often, too: more than 1000 of 8000 */
-    assert_true(n_full > 10 && n_full < 1600); /* only a few are full */
+    assert_true(n_empty > 1000);               /* more than 1000 of 8000 micro-batches are empty */
+    assert_true(n_full > 10 && n_full < 1600); /* some are full, but only few */
 }
 
 static void ignore_all(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
@@ -117,7 +116,7 @@ static Tiny sharded(void)
     return t;
 }
 
-static void zeros_agree_with_zeros(void **state)
+static void zero_gradients_prove_nothing(void **state)
 {
     (void)state;
     Pair p = pair_of(sharded());
@@ -136,18 +135,20 @@ static void hide(Plan *plan, Category category)
         }
 }
 
-static void what_the_reference_lacks_is_not_equal(void **state)
+static void values_missing_in_both_are_not_equal(void **state)
 {
     (void)state;
     Pair p = pair_of(sharded());
-    hide(p.plan, CATEGORY_gradient); /* a missing gradient in the plan alone was already reported */
+    /* a gradient that is missing in the plan alone is reported elsewhere */
+    hide(p.plan, CATEGORY_gradient);
     assert_false(verify(&p, &diag));
     hide(p.reference, CATEGORY_gradient);
     is_vacuous(&p, "no gradient of");
 }
 
-/* If both have errors as large as another model's, neither proves anything about the other. */
-static void a_run_that_is_all_error(void **state)
+/* Both runs have errors as large as the difference to another model. Then neither can confirm the
+ * other. */
+static void a_run_that_is_all_rounding_error_fails(void **state)
 {
     (void)state;
     Tiny t = sharded(), one = tiny_one_rank(&t);
@@ -160,7 +161,7 @@ static void a_run_that_is_all_error(void **state)
     const DataSource *data = data_synthetic(1, t.vocab, 0.1, arena);
     assert_true(exec_verify_rounding(plan, low, exact, data, &options, arena, &result, &diag));
     assert_true(result.gradient_of_one_rank < 0.2);
-    exact->step.seed++; /* a model with other weights */
+    exact->step.seed++; /* the same model with other initial weights */
     Diag d = diag_in(arena);
     assert_false(exec_verify_rounding(plan, low, exact, data, &options, arena, &result, &d));
     assert_true(result.gradient_of_one_rank >= 1);
@@ -176,7 +177,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(the_first_two_micro_batches_count), TEST(zeros_agree_with_zeros),
-        TEST(what_the_reference_lacks_is_not_equal), TEST(a_run_that_is_all_error)};
+        TEST(the_first_two_micro_batches_count), TEST(zero_gradients_prove_nothing),
+        TEST(values_missing_in_both_are_not_equal), TEST(a_run_that_is_all_rounding_error_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

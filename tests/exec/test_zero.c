@@ -1,6 +1,6 @@
-/* Some options of zero{} change only when and where weights are gathered. They must change no
+/* Some options of zero{} change only when and where weights are gathered. They must not change any
  * number. With each of them, several steps have the same losses and norms, to the last bit. Weights
- * that stay gathered for the next step are the updated ones. */
+ * that stay gathered for the next step must be the updated ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void same(const Tiny *a, const Tiny *b)
 
 static const DType computes[] = {DT_f32, DT_bf16};
 
-static void eager_is_lazy(void **state)
+static void eager_gathers_change_no_number(void **state)
 {
     (void)state;
     for (int k = ZERO_optim; k <= ZERO_optim_grads; k++)
@@ -73,7 +73,7 @@ static void eager_is_lazy(void **state)
         }
 }
 
-static void two_buffers_are_as_good_as_many(void **state)
+static void double_buffers_change_no_number(void **state)
 {
     (void)state;
     for (int k = ZERO_optim_grads; k <= ZERO_optim_grads_params; k++)
@@ -95,8 +95,8 @@ static void waiting_changes_no_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eager_is_lazy),
-        cmocka_unit_test(two_buffers_are_as_good_as_many),
+        cmocka_unit_test(eager_gathers_change_no_number),
+        cmocka_unit_test(double_buffers_change_no_number),
         cmocka_unit_test(waiting_changes_no_number),
     };
     return cmocka_run_group_tests_name("zero", tests, NULL, NULL);

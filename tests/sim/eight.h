@@ -25,8 +25,8 @@ static inline Cluster eight_h100(void)
     return c;
 }
 
-/* Asserts that `longer` is `factor` times `time`, except for rounding, which loses up to a
- * picosecond for each kernel. */
+/* Asserts that `longer` is `factor` times `time`, except for rounding: up to one picosecond for
+ * each kernel. */
 static inline void assert_times(Ps longer, Ps time, double factor)
 {
     enum { KERNELS = 64 };

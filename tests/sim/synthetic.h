@@ -1,6 +1,6 @@
-/* Tiny hand-made plans for the simulator's tests. A compute instruction contains its duration: its
- * member `microbatch` is a number of picoseconds. Communications have a given size. The models use
- * both directly. */
+/* Tiny hand-made plans for the simulator's tests. A compute instruction stores its duration in its
+ * member `microbatch` [ps]. Communications have a given size. The models use both numbers
+ * directly. */
 #ifndef TANDEM_TESTS_SIM_SYNTHETIC_H
 #define TANDEM_TESTS_SIM_SYNTHETIC_H
 
@@ -28,8 +28,7 @@ static inline Plan *synthetic_plan(Arena *arena, uint32_t pp, uint32_t dp, uint3
         list_add(arena, &p->buffers);
         p->stage = i;
     }
-    /* with several programs, each pipeline stage has its own; otherwise one program is for all
-     * ranks */
+    /* with several programs, each pipeline stage has one; otherwise all ranks share one program */
     plan->program_of = arena_array(arena, plan->mesh.n_ranks, sizeof *plan->program_of);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         if (n_programs > 1) plan->program_of[r] = r / (plan->mesh.n_ranks / n_programs);
@@ -95,7 +94,8 @@ static inline Ps synthetic_cost_compute(const void *self, const Plan *plan, cons
 }
 static const CostModel synthetic_cost = {.compute = synthetic_cost_compute};
 
-/* A network on which every transfer takes `bytes` picoseconds, whatever other transfers run. */
+/* A network on which every transfer takes as many picoseconds as it has bytes, even if other
+ * transfers run at the same time. */
 typedef struct FixedNet {
     Arena *arena;
     struct {
@@ -158,8 +158,8 @@ static inline bool same_times(const Timeline *x, const Timeline *y, const Progra
     return true;
 }
 
-/* ---- random plans ---- All ranks of a pipeline stage run one program, and stages send to the next
- * stage. Communications are added in one global order, so nothing can deadlock. */
+/* ---- random plans ---- All ranks of a pipeline stage run one program, and each stage sends to the
+ * next one. Communications are added in one global order, so nothing can deadlock. */
 typedef struct Random {
     uint64_t seed, at;
 } Random;

@@ -1,5 +1,5 @@
-/* Ranks that share processor cores slow each other. Simulated times must equal times computed by
- * hand, and keep within bounds on random programs. */
+/* Ranks that share processor cores slow each other down. Simulated times must equal times computed
+ * by hand, and stay within bounds on random programs. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,9 +34,8 @@ static void run_cores(const Plan *plan, const Cluster *cluster, Store *store, Ar
     assert_true(engine_run(plan, &options, arena, result, &d));
 }
 
-/* Four ranks with equal work on two cores take twice as long. With a core for each rank they take
- * as long as alone. */
-static void alike_ranks_share_evenly(void **state)
+/* Four ranks with equal work on two cores take twice as long as with one core for each rank. */
+static void equal_ranks_share_cores_evenly(void **state)
 {
     (void)state;
     static const uint32_t cores[] = {1, 2, 3, 4, 8, 0};
@@ -53,9 +52,9 @@ static void alike_ranks_share_evenly(void **state)
     }
 }
 
-/* Two ranks on one core have 100 and 300 of work. Both run at half speed until 200. Then the second
- * does its remaining 200 at full speed, until 400. */
-static void the_longer_one_speeds_up(void **state)
+/* Two ranks share one core and have 100 and 300 of work. Both run at half speed until 200. The
+ * second one then does its remaining 200 at full speed, until 400. */
+static void a_rank_speeds_up_when_the_other_ends(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -70,7 +69,7 @@ static void the_longer_one_speeds_up(void **state)
     arena_free(arena);
 }
 
-/* One rank's own kernels and transfers share its single core, however many cores there are. */
+/* The kernels and transfers of one rank share one core, even if more cores are free. */
 static void a_rank_has_one_core(void **state)
 {
     (void)state;
@@ -85,9 +84,9 @@ static void a_rank_has_one_core(void **state)
     arena_free(arena);
 }
 
-/* A collective was measured while all four ranks shared two cores. It takes the measured time if
- * all take part, and a kernel beside it slows both. */
-static void measured_collectives(void **state)
+/* A collective was measured while all four ranks shared two cores. If all four take part, it takes
+ * the measured time. If a kernel runs at the same time, both slow down. */
+static void measured_collectives_share_cores(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -102,7 +101,7 @@ static void measured_collectives(void **state)
     EngineResult result;
     run_cores(plan, &c, store, arena, &result);
     assert_int_equal(result.step_ps, 60000);
-    /* Each rank has two tasks of 30000; four ranks on two cores: 4 * 60000 / 2. */
+    /* Each rank has two tasks of 30000. For four ranks on two cores, this takes 4 * 60000 / 2. */
     synthetic_compute(plan, 0, STREAM_compute, 30000);
     run_cores(plan, &c, store, arena, &result);
     assert_int_equal(result.step_ps, 120000);
@@ -111,8 +110,8 @@ static void measured_collectives(void **state)
     arena_free(arena);
 }
 
-/* Returns the time of one unmeasured communication among n ranks of a machine with a core for each
- * task. */
+/* Returns the time of one communication among n ranks without a measurement. The machine has one
+ * core for each task. */
 static Ps unmeasured(OpKind op, uint32_t n, uint64_t bytes)
 {
     Arena *arena = arena_new();
@@ -126,10 +125,10 @@ static Ps unmeasured(OpKind op, uint32_t n, uint64_t bytes)
     return result.step_ps;
 }
 
-/* Processes exchange bytes through shared memory: the sender copies each byte into it, and the
- * receiver copies it out. A gather over n ranks brings each rank the parts of n - 1 others, and an
- * all_reduce brings twice as much. A communication without bytes takes one message for each level
- * of a binary tree over the ranks, and one more. */
+/* Processes exchange bytes through shared memory. The sender copies each byte into it, and the
+ * receiver copies it out. A gather over n ranks brings each rank the parts of the n - 1 others. An
+ * all_reduce brings twice as much. A communication without bytes takes the time of one message for
+ * each level of a binary tree over the ranks, and of one more. */
 static void received_bytes_are_copied_twice(void **state)
 {
     (void)state;
@@ -152,8 +151,8 @@ static void received_bytes_are_copied_twice(void **state)
         }
 }
 
-/* The cores cannot do more work than they have time for. And n cores are at most n times as fast as
- * one. */
+/* The cores cannot do more work than they have time for. n cores are at most n times as fast as one
+ * core. */
 static void work_is_conserved(void **state)
 {
     (void)state;
@@ -184,10 +183,10 @@ static void work_is_conserved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alike_ranks_share_evenly),
-        cmocka_unit_test(the_longer_one_speeds_up),
+        cmocka_unit_test(equal_ranks_share_cores_evenly),
+        cmocka_unit_test(a_rank_speeds_up_when_the_other_ends),
         cmocka_unit_test(a_rank_has_one_core),
-        cmocka_unit_test(measured_collectives),
+        cmocka_unit_test(measured_collectives_share_cores),
         cmocka_unit_test(received_bytes_are_copied_twice),
         cmocka_unit_test(work_is_conserved),
     };

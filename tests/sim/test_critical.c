@@ -1,5 +1,6 @@
-/* The critical path of hand-made programs with known paths, and of random ones. Its stretches must
- * add up to the step exactly, or the report would blame the wrong cause for some of the time. */
+/* The critical path of hand-made programs whose path is known, and of random ones. The stretches of
+ * the path must add up exactly to the step. Otherwise the report would blame some of the time on
+ * the wrong cause. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +38,7 @@ static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *re
     explain_costs(plan, &synthetic_cost, unfolded, arena, report);
 }
 
-/* Stretches are in order of time, without gaps or overlaps, from 0 to the end. */
+/* Checks that the stretches are in order of time, without gaps or overlaps, from 0 to the end. */
 static void check_whole(const SimReport *report)
 {
     Ps at = 0, sum = 0;
@@ -60,9 +61,9 @@ static void check_whole(const SimReport *report)
     }
 }
 
-/* The gather runs 0..45 beside two kernels; c waits for it and runs 45..50; the reduction of c's
- * result runs 50..100. */
-static void compute_and_communication(void **state)
+/* Times are given as begin..end. The gather runs 0..45 beside two kernels. c waits for it and
+ * runs 45..50. The reduction of c's result runs 50..100. */
+static void the_path_alternates_compute_and_communication(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -89,10 +90,10 @@ static void compute_and_communication(void **state)
     arena_free(arena);
 }
 
-/* Rank 0 of a pipeline computes 30 and sends for 7. Rank 1 has computed 10, and continues for 20
- * when the message has arrived. The path leaves rank 1 where it waited, so rank 1's first kernel is
- * not on the path. */
-static void from_rank_to_rank(void **state)
+/* Rank 0 of a pipeline computes for 30 and sends for 7. Rank 1 first computes for 10, then waits
+ * for the message, then computes for 20. Before the message, the path belongs to rank 0. So it does
+ * not contain rank 1's first kernel. */
+static void the_path_crosses_to_another_rank(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -118,7 +119,7 @@ static void from_rank_to_rank(void **state)
     assert_int_equal(report.stages.n, 2);
     assert_int_equal(report.stages.at[0].compute_ps, 30);
     assert_int_equal(report.stages.at[1].compute_ps, 30);
-    /* 30..37 on the wire; during 10..30 it only waits */
+    /* exposed while the message moves, 30..37; during 10..30 rank 1 waits for rank 0 */
     assert_int_equal(report.stages.at[1].exposed_ps, 7);
     assert_int_equal(report.stages.at[1].bubble_ps, 20);
     arena_free(arena);
@@ -130,10 +131,10 @@ static Ps nine_each(const void *self, const Plan *plan, const Program *p, const 
     return 9;
 }
 
-/* A host issues instructions from 4 on and takes 9 for each. A gather runs 13..18. A kernel
- * runs 22..24, because it was not issued earlier, and another kernel runs 31..36. Time in which the
- * host was late counts neither for the gather nor for other ranks. */
-static void the_host_is_late(void **state)
+/* A host issues instructions from 4 on, each in 9. A gather runs 13..18. One kernel runs 22..24,
+ * because it was not issued earlier; another kernel runs 31..36. Time in which the device waits for
+ * its host counts neither for the gather nor for other ranks. */
+static void waiting_for_the_host_is_its_own_cause(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -155,7 +156,7 @@ static void the_host_is_late(void **state)
     assert_int_equal(report.path.at[0].to_ps, 31);
     assert_int_equal(report.path.at[1].pc, last);
     assert_true(report.path_sums.at[0].host);
-    assert_int_equal(report.exposed_ps, 5); /* 13..18 */
+    assert_int_equal(report.exposed_ps, 5); /* the gather, 13..18 */
     arena_free(arena);
 }
 
@@ -200,9 +201,9 @@ static void random_programs_add_up(void **state)
     if (crossings < 8) fail_msg("only %u changes of rank", crossings);
 }
 
-/* A communication that takes no time does not change the rest of the step. The program of the first
- * test, whose gather of 45 now takes no time: c begins when the kernels before it end. */
-static void without_a_communication(void **state)
+/* If a communication takes no time, the rest of the step stays the same. In the program of the
+ * first test, the gather of 45 now takes no time, so c begins when the kernels before it end. */
+static void a_step_without_a_communication_is_shorter(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -230,8 +231,8 @@ static void without_a_communication(void **state)
     arena_free(arena);
 }
 
-/* Reading takes 60 ps and work 10 ps, so the path ends with 50 ps of waiting for data. */
-static void the_loader_is_late(void **state)
+/* Reading takes 60 ps and work 10 ps. So the path ends with 50 ps of waiting for data. */
+static void waiting_for_data_ends_the_path(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -258,13 +259,13 @@ static void the_loader_is_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(compute_and_communication),
-        cmocka_unit_test(from_rank_to_rank),
-        cmocka_unit_test(the_host_is_late),
+        cmocka_unit_test(the_path_alternates_compute_and_communication),
+        cmocka_unit_test(the_path_crosses_to_another_rank),
+        cmocka_unit_test(waiting_for_the_host_is_its_own_cause),
         cmocka_unit_test(random_programs_add_up),
         cmocka_unit_test(random_programs_under_a_host_add_up),
-        cmocka_unit_test(without_a_communication),
-        cmocka_unit_test(the_loader_is_late),
+        cmocka_unit_test(a_step_without_a_communication_is_shorter),
+        cmocka_unit_test(waiting_for_data_ends_the_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

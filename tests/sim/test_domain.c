@@ -1,5 +1,5 @@
-/* Simulates plans whose fields are shared over ranks. A halo exchange must take the time of its
- * closed form: both strips of B C halo W elements leave a rank at the speed of its port, whatever
+/* Simulates plans whose fields are divided over ranks. A halo exchange must take the time of its
+ * closed form: two strips of B C halo W elements leave a rank at the speed of its port, whatever
  * the number of ranks along the axis. The tests also check which computations hide an exchange. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,8 +27,8 @@ static void load_cluster(Config *config, Arena *arena, Diag *d)
     assert_true(front_load(path, &front, arena, config, &graph, d));
 }
 
-/* The trace of the slowest rank has `n` exchanges. Each carries `bytes` and takes `ps`, unless it
- * shares the port with another transfer. */
+/* In the trace of the slowest rank there are `n` exchanges. Each carries `bytes` and takes `ps`,
+ * unless it shares the port with another transfer. */
 typedef struct Exchanges {
     uint32_t n, n_shared;
     uint64_t bytes;
@@ -40,9 +40,9 @@ static double rate_of(const NcclChoice *c)
     return c->port_bytes / (double)c->fluid_ps;
 }
 
-/* Returns how much later an exchange ends because the small all_reduce of a bias's gradient runs at
- * the same time. The all_reduce uses less than half of the port, so it runs at its full rate. The
- * exchange gets the rest of the port. */
+/* Returns by how much an exchange ends later because a small all_reduce, of a bias's gradient, runs
+ * at the same time. The all_reduce needs less than half of the port, so it runs at its full rate.
+ * The exchange gets the rest of the port. */
 static double shared_port_ps(const SimReport *report, const Plan *plan, const Cluster *cluster,
                              const TraceRow *exchange)
 {
@@ -95,7 +95,7 @@ static Exchanges exchanges_of(uint32_t domain, int64_t width, int64_t kernel, bo
         const Ps took = row->end_ps - row->start_ps;
         if (all.n++ == 0) all.bytes = row->bytes, all.ps = took;
         assert_int_equal(row->bytes, all.bytes);
-        /* the simulator rounds up to picoseconds when a rate changes, twice here */
+        /* the simulator rounds up to a picosecond when a rate changes, here twice */
         if (late_ps == 0) assert_int_equal(took, all.ps);
         if (late_ps > 0) assert_true(fabs((double)(took - all.ps) - late_ps) <= 2);
         all.n_shared += late_ps > 0;
@@ -116,8 +116,8 @@ static void an_exchange_takes_its_closed_form(void **state)
         for (int64_t kernel = 3; kernel <= 5; kernel += 2) {
             const Exchanges narrow = exchanges_of(domain, 1024, kernel, false);
             const Exchanges wide = exchanges_of(domain, 4096, kernel, false);
-            /* each convolution's input, once forward and once for the weight's gradient; and the
-             * gradient of the second one's input (keep_halos: see below) */
+            /* the input of each convolution, forward and again for the weight's gradient, and the
+             * gradient of the second convolution's input (for keep_halos see below) */
             assert_int_equal(narrow.n, 5);
             assert_int_equal(narrow.bytes, 2 * 16 * (kernel / 2) * 1024 * 4);
             assert_int_equal(wide.bytes, 4 * narrow.bytes);
@@ -137,14 +137,14 @@ static void an_exchange_takes_its_closed_form(void **state)
 
 typedef struct Shown {
     uint32_t n;     /* exchanges of the slowest rank */
-    uint32_t under; /* exchanges that are hidden: one computation runs during the whole exchange */
-    uint32_t inner; /* exchanges during which the inner rows of a convolution are computed */
+    uint32_t under; /* hidden exchanges: a single computation runs during the whole exchange */
+    uint32_t inner; /* exchanges that run while the inner rows of a convolution are computed */
     uint32_t joins;
     uint64_t bytes; /* of memory */
     Ps step;
 } Shown;
 
-/* Two convolutions on a large field: compute takes longer than an exchange. */
+/* Two convolutions on so large a field that computation takes longer than an exchange. */
 static Shown shown_over(uint32_t domain, uint32_t domain_w, bool keep_halos, bool whole_rows)
 {
     Arena *arena = arena_new();
@@ -194,16 +194,16 @@ static Shown shown_by(bool keep_halos, bool whole_rows)
     return shown_over(2, 1, keep_halos, whole_rows);
 }
 
-/* Without inner rows first: in the backward pass, the halo of the input is exchanged while the
- * gradient of the input is computed. The shares of that gradient are exchanged while the gradient
- * of the weight is computed, which begins by joining the halo. Kept halos are not exchanged again.
- */
-static void exchanges_run_under_computations(void **state)
+/* Here convolutions do not compute inner rows first. In the backward pass, the halo of the input is
+ * exchanged while the gradient of the input is computed. Neighbours' shares of that gradient are
+ * exchanged while the gradient of the weight is computed, which begins by joining rows and halo.
+ * Kept halos are not exchanged again. */
+static void exchanges_run_during_computations(void **state)
 {
     (void)state;
     const Shown again = shown_by(false, true), kept = shown_by(true, true);
     assert_int_equal(again.n, 5);
-    /* of the second convolution: its input's halo, and its shares */
+    /* of the second convolution: the halo of its input, and the shares of its gradient */
     assert_int_equal(again.under, 2);
     assert_int_equal(again.inner, 0);
     assert_int_equal(kept.n, 3);
@@ -211,9 +211,9 @@ static void exchanges_run_under_computations(void **state)
     assert_true(kept.bytes > again.bytes);
 }
 
-/* With inner rows first, the exchanges of the forward pass run while these rows are computed. Rows
- * and halo are not copied together. */
-static void exchanges_run_under_inner_rows(void **state)
+/* Here convolutions compute inner rows first, and the exchanges of the forward pass run meanwhile.
+ * Rows and halo are not copied together. */
+static void exchanges_run_while_inner_rows_are_computed(void **state)
 {
     (void)state;
     const Shown whole = shown_by(false, true), again = shown_by(false, false),
@@ -228,17 +228,18 @@ static void exchanges_run_under_inner_rows(void **state)
     assert_true(again.step < whole.step && kept.step <= again.step);
 }
 
-/* Where columns are split, their halo is exchanged while the centre of the field is computed. Where
- * rows are split too, their halo is exchanged during the other half of the inner rows. In the
- * backward pass, the shares of a gradient for neighbours are exchanged while the parts of the
- * weight's gradient are computed: first the shares for rows, then those for columns. */
-static void exchanges_run_under_the_centre(void **state)
+/* If columns are divided, their halo is exchanged while the centre of the field is computed. If
+ * rows are divided too, their halo is exchanged during the other half of the inner rows. In the
+ * backward pass, the gradient's shares for neighbours are exchanged while parts of the weight's
+ * gradient are computed: first the shares for rows, then those for columns. */
+static void exchanges_run_while_the_centre_is_computed(void **state)
 {
     (void)state;
     for (uint32_t domain = 1; domain <= 2; domain++) {
         const Shown whole = shown_over(domain, 2, false, true),
                     parts = shown_over(domain, 2, false, false);
-        /* each direction: both inputs forward, both again for the weights, and one gradient */
+        /* in each direction: both inputs forward, both again for the weights' gradients, and one
+         * gradient */
         assert_int_equal(parts.n, 5 * domain);
         assert_int_equal(whole.n, parts.n);
         assert_int_equal(parts.inner, 2 * domain);
@@ -249,8 +250,9 @@ static void exchanges_run_under_the_centre(void **state)
     }
 }
 
-/* Samples, rows and columns of the output are the product's rows; channels and taps are summed. A
- * convolution without groups always costs this product, also if it has few channels. */
+/* A convolution costs as much as a matrix product. The rows of the product are samples times rows
+ * times columns of the output; channels and taps are summed. This holds for convolutions without
+ * groups, even with few channels. */
 static void costs_its_product(double c)
 {
     Arena *arena = arena_new();
@@ -288,7 +290,7 @@ static void costs_its_product(double c)
         n_found++;
     }
     assert_int_equal(n_found, 2 + 2 + 1);
-    /* more than half of the best rate of a product of that size, so arithmetic limits it */
+    /* above half of the best rate of such a product, so arithmetic is the limit */
     assert_true(c < 256 || 2 * points * c * c * taps / forward >
                                .5 * kernel_gemm_most(&lasting, DT_bf16, NULL));
     arena_free(arena);
@@ -299,7 +301,7 @@ static void a_convolution_costs_its_product(void **state)
     (void)state;
     costs_its_product(256);
     costs_its_product(2);
-    /* a depthwise convolution fills no tile: each group has one channel */
+    /* a depthwise convolution does not fill tiles, because each group has one channel */
     int64_t size['z' + 1] = {
         ['b'] = 2, ['g'] = 64, ['c'] = 1, ['n'] = 1, ['h'] = 32, ['w'] = 48, ['I'] = 3, ['J'] = 5};
     const ProductWork depthwise = work_of_convolution(OP_conv2d_groups, size);
@@ -311,7 +313,8 @@ static void a_convolution_costs_its_product(void **state)
 
 typedef struct Apart {
     uint32_t n_exchanges, n_gathers;
-    uint64_t bytes, least; /* of an exchange's message buffer: the most and the fewest pieces */
+    /* size of an exchange's message buffer, with the most and with the fewest pieces */
+    uint64_t bytes, least;
     double flops;
 } Apart;
 
@@ -346,11 +349,12 @@ static Apart apart_over(uint32_t domain, int64_t pieces)
     return made;
 }
 
-/* Attention to points at a fixed distance: each rank computes its share, and no field is gathered.
- * In the forward pass, rows of the input are exchanged (queries, keys and values are one tensor
- * here), and rows of the output go back. In the backward pass, rows of the input, the output and
- * its gradient are exchanged, and rows of the gradients of queries, keys and values go back. */
-static void attention_is_shared_out(void **state)
+/* Attention among points at a fixed distance. Each rank computes its share, and no field is
+ * gathered. In the forward pass, rows of the input are exchanged (queries, keys and values are one
+ * tensor here), and rows of the output go back. In the backward pass, rows of the input, of the
+ * output and of its gradient are exchanged; rows of the gradients of queries, keys and values go
+ * back. */
+static void attention_among_points_gathers_no_field(void **state)
 {
     (void)state;
     for (uint32_t domain = 2; domain <= 4; domain += 2) {
@@ -362,16 +366,16 @@ static void attention_is_shared_out(void **state)
         assert_int_equal(cut.least, cut.bytes);
         assert_true(fabs(cut.flops * domain / whole.flops - 1) < 1e-12);
     }
-    /* three pieces over two ranks: one message has a piece more than the other, and all messages
-     * have room for two */
+    /* Three pieces over two ranks: one message has two pieces and the other has one, but all
+     * messages have room for two. */
     assert_int_equal(apart_over(2, 3).bytes, 16 * 24 * 24 * 4 / 3 * 4);
-    /* one point in each window: a rank has whole windows already */
+    /* with one point in each window, a rank already has whole windows */
     assert_int_equal(apart_over(2, 1).n_exchanges, 0);
 }
 
-/* The inner rows and the border together multiply as often as the whole convolution. They move
- * fewer bytes than the whole one, which copies rows and halo together. */
-static void parts_cost_their_rows(void **state)
+/* The inner rows and the border together need as many multiplications as the whole convolution.
+ * They move fewer bytes, because the whole convolution copies rows and halo together. */
+static void parts_of_convolutions_cost_their_rows(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -394,7 +398,7 @@ static void parts_cost_their_rows(void **state)
             if (op == OP_conv2d || op == OP_conv2d_weight) flops[whole] += plan_flops(plan, p, in);
             if (op == OP_conv2d || op == OP_conv2d_weight || in->op == OP_halo_join)
                 bytes[whole] += (double)plan_hbm_bytes(plan, p, in);
-            if (in->op == OP_halo_pack) /* the strips are read, and written */
+            if (in->op == OP_halo_pack) /* the strips are read and written */
                 assert_true(plan_hbm_bytes(plan, p, in) ==
                             2 * p->buffers.at[program_arg(p, in, 1)].bytes);
         }
@@ -406,12 +410,13 @@ static void parts_cost_their_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_takes_its_closed_form),
-                                       cmocka_unit_test(exchanges_run_under_computations),
-                                       cmocka_unit_test(exchanges_run_under_inner_rows),
-                                       cmocka_unit_test(exchanges_run_under_the_centre),
-                                       cmocka_unit_test(parts_cost_their_rows),
-                                       cmocka_unit_test(attention_is_shared_out),
-                                       cmocka_unit_test(a_convolution_costs_its_product)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exchange_takes_its_closed_form),
+        cmocka_unit_test(exchanges_run_during_computations),
+        cmocka_unit_test(exchanges_run_while_inner_rows_are_computed),
+        cmocka_unit_test(exchanges_run_while_the_centre_is_computed),
+        cmocka_unit_test(parts_of_convolutions_cost_their_rows),
+        cmocka_unit_test(attention_among_points_gathers_no_field),
+        cmocka_unit_test(a_convolution_costs_its_product)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The engine against times worked out by hand, and against a second, direct evaluation of the
- * plan's semantics on random programs. */
+/* The engine's times compared with times worked out by hand. On random programs, they are compared
+ * with a second, direct evaluation of the plan's semantics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void one_rank_runs_in_order(void **state)
     arena_free(arena);
 }
 
-static void empty_program_takes_no_time(void **state)
+static void an_empty_program_takes_no_time(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -40,8 +40,8 @@ static void empty_program_takes_no_time(void **state)
     arena_free(arena);
 }
 
-/* The compute stream has a(10), c(5, after b) and d(7). Another stream has b(20, after a). So c
- * starts at 10 + 20. */
+/* The compute stream runs a (10), c (5, after b) and d (7). Another stream runs b (20, after a). So
+ * c starts at 10 + 20. */
 static void streams_overlap_and_wait(void **state)
 {
     (void)state;
@@ -63,9 +63,9 @@ static void streams_overlap_and_wait(void **state)
     arena_free(arena);
 }
 
-/* Two stages. Stage 1 computes longer before its all_reduce, but the group is tp, so stage 0 does
- * not wait for it. */
-static void communication_starts_when_all_have_come(void **state)
+/* Two stages. Stage 1 computes for longer before its all_reduce. The group of the all_reduce is tp,
+ * so stage 0 does not wait for stage 1. */
+static void communication_starts_when_its_group_has_come(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -77,7 +77,8 @@ static void communication_starts_when_all_have_come(void **state)
         Pc a = synthetic_compute(plan, i, STREAM_compute, i == 0 ? 100 : 250);
         Pc b = synthetic_comm(plan, i, STREAM_dp_reduce, OP_all_reduce, pp, 0, 1, 40);
         synthetic_after(plan, i, b, a);
-        Pc c = synthetic_compute(plan, i, STREAM_compute, 30); /* overlaps with the communication */
+        /* runs at the same time as the communication */
+        Pc c = synthetic_compute(plan, i, STREAM_compute, 30);
         Pc e = synthetic_compute(plan, i, STREAM_compute, 1);
         synthetic_after(plan, i, e, b);
         (void)c;
@@ -91,8 +92,8 @@ static void communication_starts_when_all_have_come(void **state)
     arena_free(arena);
 }
 
-/* The three members of a launch start together, when the last member may start. The next
- * instruction of the stream waits for the longest. Without the launch they would run one after the
+/* The three members of a launch start together, once all of them may start. The next instruction of
+ * the stream waits for the longest member. Without the launch, the members would run one after the
  * other. */
 static void launch_groups_start_together(void **state)
 {
@@ -118,7 +119,7 @@ static void launch_groups_start_together(void **state)
     arena_free(arena);
 }
 
-/* If the same number comes again later on the stream, that is another launch. */
+/* If the same launch number appears again later on the stream, it is another launch. */
 static void launch_numbers_join_only_neighbours(void **state)
 {
     (void)state;
@@ -136,7 +137,8 @@ static void launch_numbers_join_only_neighbours(void **state)
     arena_free(arena);
 }
 
-/* Three stages with one send each: 5 + 10 | 10 + 7 + 10 ...; the last one ends at 5+10+7+10+9. */
+/* Three stages with one send each. Stage 0 computes 5 and sends for 10, and so on. The last stage
+ * ends at 5+10+7+10+9. */
 static void sends_chain_along_the_pipeline(void **state)
 {
     (void)state;
@@ -171,7 +173,8 @@ static const char *only_error(const Diag *d, const char *rule)
     return d->items.at[0].text;
 }
 
-/* Rank 0 issues 1 then 2, but rank 1 issues 2 then 1. The error must name both communications. */
+/* Rank 0 issues communication 1 and then 2, rank 1 issues 2 and then 1. The error must name
+ * both. */
 static void crossed_order_names_both(void **state)
 {
     (void)state;
@@ -210,7 +213,7 @@ static void send_without_receiver_is_named(void **state)
     arena_free(arena);
 }
 
-/* A launch whose member waits for another member can never begin. */
+/* If a member of a launch waits for another member of it, the launch can never begin. */
 static void launch_that_awaits_itself_is_named(void **state)
 {
     (void)state;
@@ -271,8 +274,9 @@ static bool in_launch(const Program *p, Pc pc, Pc with)
            p->code.at[pc].launch == p->code.at[with].launch;
 }
 
-/* Returns when rank r is ready for pc: everything it waits for has ended (-1: not known yet).
- * Random plans number launches uniquely, so a launch is all instructions with that number. */
+/* Returns the time at which rank r is ready for pc, when everything that it waits for has ended; -1
+ * if this is not known yet. In random plans every launch has its own number, so a launch is all
+ * instructions with that number. */
 static Ps turn(const Plan *plan, const Oracle *o, Rank r, Pc pc)
 {
     const Program *p = plan_program(plan, r);
@@ -294,7 +298,8 @@ static Ps turn(const Plan *plan, const Oracle *o, Rank r, Pc pc)
     return at;
 }
 
-/* Returns the start of (r, pc) if all its inputs are known, else -1. */
+/* Returns the start of instruction pc on rank r; -1 if it depends on times that are not known
+ * yet. */
 static Ps start_of(const Plan *plan, const Oracle *o, Rank r, Pc pc)
 {
     const Instr *in = &plan_program(plan, r)->code.at[pc];
@@ -393,7 +398,7 @@ static void same_input_same_times_ten_times(void **state)
     arena_free(arena);
 }
 
-static void all_steps_are_alike(void **state)
+static void all_steps_take_the_same_time(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -409,7 +414,7 @@ static void all_steps_are_alike(void **state)
     arena_free(arena);
 }
 
-/* Without pods, all nodes are one: no group leaves it. */
+/* Without pods, all nodes count as one pod, so no group leaves it. */
 static void all_nodes_are_one_pod(void **state)
 {
     (void)state;
@@ -438,9 +443,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_nodes_are_one_pod),
         cmocka_unit_test(one_rank_runs_in_order),
-        cmocka_unit_test(empty_program_takes_no_time),
+        cmocka_unit_test(an_empty_program_takes_no_time),
         cmocka_unit_test(streams_overlap_and_wait),
-        cmocka_unit_test(communication_starts_when_all_have_come),
+        cmocka_unit_test(communication_starts_when_its_group_has_come),
         cmocka_unit_test(launch_groups_start_together),
         cmocka_unit_test(launch_numbers_join_only_neighbours),
         cmocka_unit_test(sends_chain_along_the_pipeline),
@@ -451,7 +456,7 @@ int main(void)
         cmocka_unit_test(group_of_one_is_refused),
         cmocka_unit_test(random_plans_match_the_semantics),
         cmocka_unit_test(same_input_same_times_ten_times),
-        cmocka_unit_test(all_steps_are_alike),
+        cmocka_unit_test(all_steps_take_the_same_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

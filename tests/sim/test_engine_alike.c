@@ -1,7 +1,6 @@
-/* Costs of an instruction may be those of an earlier one that does the same work. Here, programs
- * are prepared with and without this short cut, and all times and sizes must be equal. Then one
- * field after the other is changed, so that instructions which did the same work do so no longer.
- */
+/* An instruction that does the same work as an earlier one can take over its costs. The test
+ * prepares programs with and without this short cut, and all times and sizes must be equal. It then
+ * changes one field after the other, so that two instructions no longer do the same work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +77,8 @@ static void same_code(const Code *x, const Code *y)
         assert_true(x->bursts.at[i].length == y->bursts.at[i].length);
 }
 
-/* Compares both ways. Returns the fraction of instructions that took the costs of another. */
+/* Prepares the case both ways and compares. Returns the fraction of instructions that took over the
+ * costs of another. */
 static double compare(Case *c)
 {
     Arena *arena = arena_new();
@@ -100,7 +100,7 @@ static const struct {
     const char *script;
     const char *const *set;
     uint32_t n_set;
-    double least; /* the fraction that at least takes the costs of another */
+    double least; /* at least this fraction of the instructions takes over costs */
 } cases[] = {
     {"llama3_8b.lua", SET("batch.global=64"), .8},
     {"llama3_8b.lua", SET("runtime=torchtitan"), .6},
@@ -111,7 +111,7 @@ static const struct {
     {"wxformer_domain.lua", NULL, 0, .1},
 };
 
-static void costs_are_the_same(void **state)
+static void shared_costs_equal_computed_costs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -123,8 +123,8 @@ static void costs_are_the_same(void **state)
     }
 }
 
-/* Changes a field of an instruction or of a buffer in which instructions of equal work may
- * differ. */
+/* Changes a field of an instruction or of a buffer. Instructions of equal work may differ in this
+ * field. */
 static void change(Case *c, uint64_t drawn)
 {
     Program *p = &c->plan->programs.at[drawn % c->plan->programs.n];
@@ -143,7 +143,7 @@ static void change(Case *c, uint64_t drawn)
     }
 }
 
-static void changed_work_has_its_own_cost(void **state)
+static void changed_work_gets_its_own_cost(void **state)
 {
     (void)state;
     static const char *const runtimes[] = {"runtime=none", "runtime=torchtitan",
@@ -167,7 +167,7 @@ static Ps issue_none(const void *self, const Plan *plan, const Program *p, const
     return 0;
 }
 
-/* The difference between instructions 4 and 2, or between the instructions before them. */
+/* How instruction 4 differs from instruction 2, or instruction 3 from instruction 1. */
 typedef enum Differs {
     DIFFERS_nothing,
     DIFFERS_op,
@@ -189,8 +189,8 @@ typedef enum Differs {
     DIFFERS_space,
     DIFFERS_category,
     DIFFERS_buffer_unit,
-    DIFFERS_neighbours, /* both bring a sequence into order, which depends on their neighbours */
-    DIFFERS_origin,     /* from here on, the fields matter only under a profile */
+    DIFFERS_neighbours, /* both are OP_pack, whose cost depends on the neighbouring instructions */
+    DIFFERS_origin,     /* from here on, fields matter only under a framework's profile */
     DIFFERS_phase_before,
     DIFFERS_microbatch_before,
     DIFFERS_COUNT
@@ -229,8 +229,9 @@ static void set_difference(Program *p, Differs differs)
     }
 }
 
-/* Instructions 1 and 3 do other work. Buffer 1 is the argument of instruction 2, and buffer 2 that
- * of instruction 4. Returns what is found for instruction 4. */
+/* Instructions 1 and 3 do other work than 2 and 4. Buffer 1 is the argument of instruction 2,
+ * buffer 2 that of instruction 4. Returns the earlier instruction whose costs instruction 4 takes
+ * over. */
 static Pc found(Differs differs, bool profile)
 {
     Arena *arena = arena_new();
@@ -262,7 +263,7 @@ static Pc found(Differs differs, bool profile)
     return of;
 }
 
-static void every_field_matters(void **state)
+static void every_field_of_the_work_is_compared(void **state)
 {
     (void)state;
     for (int profile = 0; profile < 2; profile++)
@@ -277,8 +278,8 @@ static void every_field_matters(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(costs_are_the_same),
-                                       cmocka_unit_test(changed_work_has_its_own_cost),
-                                       cmocka_unit_test(every_field_matters)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shared_costs_equal_computed_costs),
+                                       cmocka_unit_test(changed_work_gets_its_own_cost),
+                                       cmocka_unit_test(every_field_of_the_work_is_compared)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

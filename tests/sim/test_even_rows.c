@@ -1,6 +1,6 @@
-/* Experts that drop no token are predicted for another framework. It holds and computes the rows
- * that arrive, while Tandem's executor keeps memory for more. The prediction must not contain
- * these rows. */
+/* Experts that drop no token, predicted for another framework. A framework holds and computes only
+ * the rows that arrive. Tandem's executor reserves memory for more rows and computes on all of it.
+ * The prediction must not contain these extra rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,8 @@
 #include "tests/sim/eight.h"
 #include "tests/support/plans/tiny.h"
 
-/* bound: a rank has memory for `bound` times the mean rows. If there are few choices for many
- * tokens, no run could do with a bound of 1; the simulator does not run the plan. */
+/* bound: a rank has memory for `bound` times the mean number of rows. If there are many tokens and
+ * few choices, a real run could not work with a bound of 1; the simulator does not run the plan. */
 static Plan *plan_of(double bound, uint32_t tp_lent, Arena *arena)
 {
     Tiny t = tiny_default();
@@ -39,7 +39,7 @@ static Ps step_ps(const Plan *plan, const Runtime *runtime, Arena *arena)
     return report.step_ps;
 }
 
-static void a_framework_has_the_rows_that_arrive(void **state)
+static void a_framework_holds_only_the_rows_that_arrive(void **state)
 {
     (void)state;
     const Runtime other = {.name = "test"};
@@ -50,7 +50,7 @@ static void a_framework_has_the_rows_that_arrive(void **state)
         const Held a = sim_held(even, &c, &other), b = sim_held(more, &c, &other);
         assert_true(a.allocated_bytes == b.allocated_bytes);
         assert_true(step_ps(even, &other, arena) == step_ps(more, &other, arena));
-        /* Tandem's executor has more memory, and computes on all of it */
+        /* Tandem's executor has more memory for rows, and computes on all of it */
         assert_true(even->programs.at[0].bytes < more->programs.at[0].bytes);
         assert_true(step_ps(even, NULL, arena) < step_ps(more, NULL, arena));
         arena_free(arena);
@@ -69,7 +69,7 @@ static uint64_t held_bytes(const Plan *plan, double imbalance, const RowLoads *l
     return report.held.allocated_bytes;
 }
 
-/* The busiest of 2 ranks holds the rows that it gets, but at most all rows. */
+/* The busiest of 2 ranks holds the rows that it gets, at most all rows. */
 static void uneven_choices_take_memory(void **state)
 {
     (void)state;
@@ -81,9 +81,9 @@ static void uneven_choices_take_memory(void **state)
     assert_true(even < half && half < all);
     assert_true(all == held_bytes(plan, 4, NULL, arena));
     const double more = (double)(half - even),
-                 most = (double)(all - even); /* apart from the allocator's rounding */
+                 most = (double)(all - even); /* except for the allocator's rounding */
     assert_true(more > most * 0.45 && more < most * 0.55);
-    /* a rank that is busy in one layer and idle in the next holds the mean */
+    /* A rank that is busy in one layer and idle in the next holds as much as with mean rows. */
     const double turns[] = {1.5, 0.5, 0.5, 1.5}, same[] = {1.5, 0.5, 1.5, 0.5};
     const RowLoads by_turns = {2, 2, turns}, always = {2, 2, same};
     assert_true(held_bytes(plan, 1, &by_turns, arena) == even);
@@ -91,8 +91,8 @@ static void uneven_choices_take_memory(void **state)
     arena_free(arena);
 }
 
-/* The plan that is simulated for a framework is a copy, and no other plan is copied. */
-static void the_plan_itself_stays(void **state)
+/* The framework is simulated on a copy of the plan. Other plans are not copied. */
+static void only_plans_for_frameworks_are_copied(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -115,9 +115,9 @@ static void the_plan_itself_stays(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_framework_has_the_rows_that_arrive),
+        cmocka_unit_test(a_framework_holds_only_the_rows_that_arrive),
         cmocka_unit_test(uneven_choices_take_memory),
-        cmocka_unit_test(the_plan_itself_stays),
+        cmocka_unit_test(only_plans_for_frameworks_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The goodput of a run whose devices fail equals closed forms and drawn runs, and checkpoints are
- * best saved at the computed interval. If devices differ in speed, all ranks wait for the
+/* Runs whose devices fail: their goodput equals closed forms and drawn runs, and the computed
+ * interval between checkpoints is the best one. If devices differ in speed, all ranks wait for the
  * slowest. */
 #include <math.h>
 #include <setjmp.h>
@@ -43,9 +43,10 @@ static void dalys_interval_is_the_best(void **state)
     }
 }
 
-/* Without failures only checkpoints cost time; with failures, goodput falls as 1 - d/w - w/2m - r/m
- * at first. */
-static void limits_of_goodput(void **state)
+/* Without failures, only checkpoints cost time. If failures are rare, the goodput is nearly 1 - d/w
+ * - w/2m - r/m (d: time of a save, w: work between saves, m: mean time between failures, r: time of
+ * a restart). */
+static void goodput_has_its_limits(void **state)
 {
     (void)state;
     Faults never = {1e15, 60, 300};
@@ -55,7 +56,7 @@ static void limits_of_goodput(void **state)
     assert_true(fabs(faults_goodput(&rare, 1000) - first) < 2e-4);
 }
 
-static void drawn_runs_agree(void **state)
+static void drawn_runs_have_the_computed_goodput(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_MACHINES; i++) {
@@ -69,7 +70,7 @@ static void drawn_runs_agree(void **state)
     }
 }
 
-/* A kernel of 100 us, an all-reduce over all ranks, another kernel of 50 us. */
+/* A kernel of 100 us, an all-reduce over all ranks, and a kernel of 50 us. */
 static Ps step_with(const Unevenness *how, Ps *alone)
 {
     Arena *arena = arena_new();
@@ -112,7 +113,8 @@ static void all_wait_for_the_slowest(void **state)
     Ps first = step_with(&jitter, &reduce);
     assert_int_equal(first, step_with(&jitter, &reduce));
     assert_int_not_equal(first, step_with(&other, &reduce));
-    /* the largest of four lognormals, twice: nearly always longer than without jitter */
+    /* The slowest of four lognormal draws decides, for each of two kernels. So a step is nearly
+     * always longer than without jitter. */
     double sum = 0;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         jitter.seed = seed;
@@ -127,8 +129,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dalys_interval_is_the_best),
-        cmocka_unit_test(limits_of_goodput),
-        cmocka_unit_test(drawn_runs_agree),
+        cmocka_unit_test(goodput_has_its_limits),
+        cmocka_unit_test(drawn_runs_have_the_computed_goodput),
         cmocka_unit_test(all_wait_for_the_slowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

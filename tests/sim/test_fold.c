@@ -1,7 +1,7 @@
-/* Folding puts ranks that behave alike into one class, so that only one rank of a class is
- * simulated. The classes must equal those of a slow and obvious method: it divides classes until no
- * two ranks of a class differ in the classes of their groups' members or of their peers. All ranks
- * are on one node, so no network adds differences. */
+/* Folding puts ranks with equal behaviour into one class, and simulates only one rank of each
+ * class. The classes must equal those of a slow and obvious method. It divides classes until any
+ * two ranks of a class agree in the classes of all ranks with which they communicate. All ranks are
+ * on one node, so the network adds no differences. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,8 +41,9 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Writes all that distinguishes a rank: its class, and for each communication of its program the
- * classes of the ranks that take part, in ascending order. Returns the number of words. */
+/* Writes everything that distinguishes a rank: its class, and for each communication of its program
+ * the classes of the ranks that take part, in ascending order. Returns the number of words
+ * written. */
 static uint32_t describe(const Plan *plan, const uint32_t *class_of, Rank rank, uint32_t *out)
 {
     const Mesh *mesh = &plan->mesh;
@@ -65,7 +66,7 @@ static uint32_t describe(const Plan *plan, const uint32_t *class_of, Rank rank, 
     return n;
 }
 
-/* Divides the classes once by comparing all pairs of ranks. Returns the new number of classes. */
+/* Divides the classes once, by comparing all pairs of ranks. Returns the new number of classes. */
 static uint32_t divide(const Plan *plan, uint32_t *class_of)
 {
     static uint32_t words[MOST_RANKS][1024];
@@ -115,8 +116,9 @@ static void classes_are_those_of_a_slow_method(void **state)
     assert_true(n_divided_twice > 20);
 }
 
-/* Classes of links are their colours, in the order of first use. Links that no message uses have no
- * class. The colours here end in the same bits, as they may by chance. */
+/* Links of one colour form one class, and classes are numbered in the order of their first use.
+ * Links that no message uses have no class. The colours here end in the same bits, as may happen by
+ * chance. */
 static void links_of_one_colour_are_one_class(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The queue of events returns the earliest event first, and of events at one time the one that was
- * added first. A slow list checks it over random additions and removals, with many events at few
- * instants and few events at many instants. */
+/* The queue of events returns the earliest event first, and of several events at one time the one
+ * that was added first. A slow list checks this over random additions and removals, both with many
+ * events at few times and with few events at many times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,11 +13,11 @@
 
 typedef struct Known {
     Ps time;
-    uint32_t added; /* number of the addition */
+    uint32_t added; /* counts up with each addition */
     bool taken;
 } Known;
 
-/* The earliest event that is left; of events at one time, the one that was added first. */
+/* Returns the earliest remaining event; of events at one time, the one that was added first. */
 static const Known *first_of(const Known *known, uint32_t n)
 {
     const Known *first = NULL;
@@ -65,7 +65,7 @@ static void run(uint64_t seed, uint32_t n_times)
     arena_free(arena);
 }
 
-static void takes_in_order(void **state)
+static void events_come_out_in_order(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -78,6 +78,6 @@ static void takes_in_order(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(takes_in_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(events_come_out_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

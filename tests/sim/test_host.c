@@ -1,5 +1,5 @@
-/* A host that waits for the device, for messages between stages or for results that it reads,
- * issues later kernels late. The step must be longer by exactly these waits. */
+/* A host may wait: for the device, for messages between stages, or for results that it reads. It
+ * then issues later kernels late. The step must become longer by exactly these waits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static Ps start_of(const EngineResult *result, uint32_t class_, Pc pc)
     return moment_of(&result->line[class_], pc)->start;
 }
 
-/* Rank 0 computes 10, sends 7 and computes 10; rank 1 receives and computes 10. */
+/* Rank 0 computes for 10, sends for 7 and computes for 10. Rank 1 receives and computes for 10. */
 static Plan *two_stages(Arena *arena)
 {
     Plan *plan = synthetic_plan(arena, 2, 1, 1, 2);
@@ -38,10 +38,10 @@ static Plan *two_stages(Arena *arena)
     return plan;
 }
 
-/* Each instruction takes the host 15. In both cases the message moves from 30 to 37. A host that
- * waits issues the next kernel from 37 on. A host that does not wait has issued rank 1's kernel at
- * 30, and rank 0's at 45. */
-static void waits_for_messages(void **state)
+/* The host takes 15 to issue an instruction. With or without waiting, the message moves from 30
+ * to 37. A host that waits issues the next kernel from 37 on. A host that does not wait has issued
+ * rank 1's kernel at 30, and rank 0's at 45. */
+static void a_host_can_wait_for_messages(void **state)
 {
     (void)state;
     for (int waits = 0; waits < 2; waits++) {
@@ -65,7 +65,8 @@ static void waits_for_messages(void **state)
     }
 }
 
-/* The path of that step: the host until 30, the message until 37, the host until 52, the kernel. */
+/* The critical path of that step: the host until 30, the message until 37, the host until 52, then
+ * the kernel. */
 static void path_shows_where_the_host_waited(void **state)
 {
     (void)state;
@@ -115,7 +116,7 @@ static void kernel(Plan *plan, uint32_t microbatch, NodeId ps)
     list_push(plan->arena, &plan->programs.at[0].code, in);
 }
 
-/* Runs `n` micro-batches of kernels of 20 and 40 and returns the step's time. */
+/* Runs `n` micro-batches with kernels of 20 and 40. Returns the time of the step. */
 static Ps run_kernels(uint32_t n, bool waits, Period *period, bool *found)
 {
     Arena *arena = arena_new();
@@ -139,10 +140,10 @@ static Ps run_kernels(uint32_t n, bool waits, Period *period, bool *found)
     return step;
 }
 
-/* The host takes 15 to issue the first kernel of a micro-batch; the device then works for 60, and
- * meanwhile the host issues the second kernel. A host that does not wait stays ahead, so the 15
- * count only once. */
-static void a_result_stops_the_host(void **state)
+/* The host takes 15 to issue the first kernel of a micro-batch. The device then works for 60, and
+ * the host issues the second kernel meanwhile. A host that does not wait for results stays ahead of
+ * the device, so the 15 count only once. */
+static void reading_a_result_stops_the_host(void **state)
 {
     (void)state;
     Period period;
@@ -188,9 +189,10 @@ static double megatron_s(const char *pipeline, const char *change, uint32_t micr
     return s;
 }
 
-/* The host limits the time of these small kernels. With one stage on each rank, hosts work one
- * after another while the pipeline fills. So the step takes n + 3 passes of a micro-batch instead
- * of n. With several stages on each rank, Megatron overlaps messages, and its hosts do not wait. */
+/* Here the kernels are so small that the host limits the step. With one stage on each rank, the
+ * hosts work one after another while the pipeline fills. So a step of n micro-batches takes the
+ * time of n + 3 instead of n. With several stages on each rank, Megatron overlaps messages, and its
+ * hosts do not wait. */
 static void hosts_of_a_pipeline_wait_in_turn(void **state)
 {
     (void)state;
@@ -211,9 +213,9 @@ static void hosts_of_a_pipeline_wait_in_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waits_for_messages),
+        cmocka_unit_test(a_host_can_wait_for_messages),
         cmocka_unit_test(path_shows_where_the_host_waited),
-        cmocka_unit_test(a_result_stops_the_host),
+        cmocka_unit_test(reading_a_result_stops_the_host),
         cmocka_unit_test(hosts_of_a_pipeline_wait_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

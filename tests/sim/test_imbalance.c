@@ -1,5 +1,5 @@
-/* If experts are chosen unevenly, computation on their rows and the exchange of tokens take longer,
- * and nothing else does. Also tests the part of a model that one token uses. */
+/* If experts are chosen unevenly, computing on their rows and exchanging tokens takes longer.
+ * Nothing else does. The test also covers the part of a model that one token uses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static Ps stream_ps(const SimReport *r, Stream stream)
     return 0;
 }
 
-static void busiest_rank_sets_the_pace(void **state)
+static void the_busiest_rank_sets_the_pace(void **state)
 {
     (void)state;
     static const OpKind products[] = {OP_linear_experts, OP_linear_experts_d0,
@@ -73,7 +73,7 @@ static void busiest_rank_sets_the_pace(void **state)
     for (size_t i = 0; i < sizeof on_rows / sizeof *on_rows; i++)
         assert_times(kernels_ps(&uneven, on_rows[i]), kernels_ps(&even, on_rows[i]), 1.5);
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        /* the weights and the number of tiles do not change */
+        /* weights and the number of tiles stay the same */
         const double longer = (double)kernels_ps(&uneven, products[i]),
                      before = (double)kernels_ps(&even, products[i]);
         assert_true(longer >= before && longer < 1.45 * before);
@@ -82,7 +82,7 @@ static void busiest_rank_sets_the_pace(void **state)
         assert_true(kernels_ps(&uneven, others[i]) == kernels_ps(&even, others[i]));
     assert_true(stream_ps(&uneven, STREAM_ep) > stream_ps(&even, STREAM_ep));
     assert_true(uneven.step_ps > even.step_ps);
-    /* ranks still do the same work, so they are folded */
+    /* Ranks still do equal work, so they are folded. */
     assert_int_equal(uneven.n_classes, even.n_classes);
     arena_free(arena);
 }
@@ -90,7 +90,8 @@ static void busiest_rank_sets_the_pace(void **state)
 /* Returns the time of one exchange of tokens. `width` is the number of features of a token. */
 static Ps exchange_ps(int64_t width, double imbalance)
 {
-    enum { EXCHANGES = 2 * 4 }; /* in two layers: there and back, forward and backward */
+    /* in each of two layers: to the experts and back, forward and backward */
+    enum { EXCHANGES = 2 * 4 };
     Arena *arena = arena_new();
     Tiny t = tiny_default();
     Diag d = diag_in(arena);
@@ -104,10 +105,10 @@ static Ps exchange_ps(int64_t width, double imbalance)
     return one;
 }
 
-/* An uneven exchange takes as long as an even one of the bytes that the busiest rank receives.
- * Without latency, its time is bytes / rate: each of 2 ranks sends half of its 4 x 512 rows of
- * `width` numbers of 4 bytes. A rank sends at most at the rate of its port of 18 links of 20.6
- * GB/s, and at least at half of it. */
+/* An uneven exchange takes as long as an even one of the bytes that the busiest rank receives. Its
+ * time without latency is bytes / rate. Each of 2 ranks sends half of its 4 x 512 rows of `width`
+ * numbers of 4 bytes. The rate is between half and all of a port, which has 18 links of 20.6
+ * GB/s. */
 static void an_uneven_exchange_has_its_closed_form(void **state)
 {
     (void)state;
@@ -140,7 +141,8 @@ static SimReport simulate_loads(const Plan *plan, const RowLoads *loads, Arena *
     return report;
 }
 
-/* Returns the time of a rank's kernels of this kind, or of its exchanges of tokens (OP_none). */
+/* Returns the time of a rank's kernels of this op, or of its exchanges of tokens if `op` is
+ * OP_none. */
 static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
 {
     Ps sum = 0;
@@ -153,8 +155,8 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
     return sum;
 }
 
-/* Each rank computes on its own rows in each layer, and on no other rows. This device launches
- * kernels in no time, so the time of kernels that only move rows is proportional to the rows. */
+/* In each layer, each rank computes only on its own rows. This device launches kernels in no time.
+ * So kernels that only move rows take time in proportion to the rows. */
 static void each_rank_has_its_own_rows(void **state)
 {
     (void)state;
@@ -176,8 +178,8 @@ static void each_rank_has_its_own_rows(void **state)
     arena_free(arena);
 }
 
-/* A measured kernel was measured with even rows. A rank with another number of rows needs the
- * measured time, changed by the factor by which the modelled time changes. */
+/* Kernels are measured with even rows. If a rank has another number of rows, the measured time
+ * changes by the same factor as the modelled time. */
 static void measured_kernels_scale_like_modelled_ones(void **state)
 {
     (void)state;
@@ -215,8 +217,8 @@ static void measured_kernels_scale_like_modelled_ones(void **state)
 }
 
 /* With s times the mean rows, a product moves s times the bytes of rows, but the bytes of its
- * weights once. A kernel is launched once. On this device memory limits all products. A rank
- * without rows still launches kernels, and writes the weight's gradient. */
+ * weights only once. A kernel is launched only once. On this device, memory limits all products. A
+ * rank without rows still launches kernels, and writes the weight's gradient. */
 static void only_rows_scale_with_a_ranks_share(void **state)
 {
     (void)state;
@@ -254,8 +256,8 @@ static void only_rows_scale_with_a_ranks_share(void **state)
     arena_free(arena);
 }
 
-/* If ranks share cores, one factor is the load of the first rank; the other ranks share the
- * remaining rows. */
+/* If ranks share cores, `imbalance` is one factor: the load of the first rank. The other ranks
+ * divide the remaining rows. */
 static void a_factor_on_shared_cores_has_one_busiest_rank(void **state)
 {
     (void)state;
@@ -280,7 +282,8 @@ static void a_factor_on_shared_cores_has_one_busiest_rank(void **state)
     arena_free(arena);
 }
 
-/* The time of the exchanges of both layers, forward and backward, with these loads. */
+/* Returns the time of the exchanges of both layers, forward and backward, if ranks have these
+ * loads. */
 static Ps exchanges_ps(int64_t width, const double *share)
 {
     const RowLoads loads = {.n_layers = 1, .n_ranks = 4, .share = share};
@@ -293,9 +296,9 @@ static Ps exchanges_ps(int64_t width, const double *share)
     return time;
 }
 
-/* Rank r of n receives (n - 1) / n of its rows from the others and sends them back, because tokens
- * are spread evenly. Its rows are share(r) times the mean. An exchange lasts until the busiest rank
- * has finished: as long as an even exchange of max share(r) times the bytes. */
+/* Tokens are spread evenly over n ranks. So rank r receives (n - 1) / n of its rows from other
+ * ranks, and sends them back. It has share(r) times the mean rows. An exchange lasts until the
+ * busiest rank has finished: as long as an even exchange of max share(r) times the bytes. */
 static void exchanges_of_ranks_with_own_rows_have_their_closed_form(void **state)
 {
     (void)state;
@@ -306,7 +309,7 @@ static void exchanges_of_ranks_with_own_rows_have_their_closed_form(void **state
     assert_true(exchanges_ps(WIDTH, same) == even);
     assert_true(exchanges_ps(WIDTH, one_idle) == exchanges_ps(WIDTH, two_idle));
     assert_true(llabs((long long)(exchanges_ps(WIDTH, one_idle) - twice)) <= twice / 100);
-    /* without latency, the time of an exchange is bytes / rate; a port has 18 links of 20.6 GB/s */
+    /* Without latency, an exchange takes bytes / rate. A port has 18 links of 20.6 GB/s. */
     const double moved = EXCHANGES * (double)ROWS * WIDTH * 4 * 3 / 4,
                  least = .5 * moved / (18 * 20.6e9) * 1e12;
     const Ps longer = exchanges_ps(WIDTH, half) - even;
@@ -314,7 +317,7 @@ static void exchanges_of_ranks_with_own_rows_have_their_closed_form(void **state
         fail_msg("%lld ps longer, and at least %g expected", (long long)longer, least);
 }
 
-/* Tokens go to the experts and their results back, forward; gradients do the same. The plan has two
+/* Forward, tokens go to the experts and results come back. Gradients do the same. The plan has two
  * layers. */
 static void exchanges_go_there_and_back(void **state)
 {
@@ -341,7 +344,8 @@ static void exchanges_go_there_and_back(void **state)
     arena_free(arena);
 }
 
-/* Ranks with equal loads in all layers fold; ranks of one group do not. */
+/* Ranks are folded if their loads are equal in all layers. The two ranks of a group of ep have
+ * different loads, so they are not folded. */
 static void ranks_of_equal_loads_fold(void **state)
 {
     (void)state;
@@ -375,8 +379,8 @@ static void without_experts_nothing_changes(void **state)
     arena_free(arena);
 }
 
-/* Each of 64 tokens chooses 2 of 8 experts on 2 ranks, and all tokens may choose experts of one
- * rank. So 256 of the 512 slots go through the exchange. No other communication becomes shorter. */
+/* Each of 64 tokens chooses 2 of 8 experts on 2 ranks, and all may choose experts of one rank. So
+ * 256 of the 512 slots of the exchange are used. No other communication becomes shorter. */
 static void padding_is_not_exchanged(void **state)
 {
     (void)state;
@@ -388,7 +392,8 @@ static void padding_is_not_exchanged(void **state)
     assert_true(imbalance_exchanged(plan, &sends) == 1);
     assert_true(imbalance_exchanged(plan, &own) == 1);
     assert_true(imbalance_exchanged(plan, NULL) == 1);
-    assert_true(imbalance_exchanged(mixture_of(8, 16, arena), &pads) == 1); /* never more */
+    /* never exchanges more than all slots */
+    assert_true(imbalance_exchanged(mixture_of(8, 16, arena), &pads) == 1);
     assert_true(imbalance_exchanged(mixture(0, arena), &pads) == 1);
     const Cluster c = eight_h100();
     SimReport r[2];
@@ -402,8 +407,8 @@ static void padding_is_not_exchanged(void **state)
     arena_free(arena);
 }
 
-/* Each of two layers has three weights of 64 x 256 for each expert; a token uses 2 of 4 experts. */
-static void a_token_meets_a_part_of_the_model(void **state)
+/* Each of two layers has three weights of 64 x 256 for each expert. A token uses 2 of 4 experts. */
+static void a_token_uses_a_part_of_the_model(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -419,7 +424,7 @@ static void a_token_meets_a_part_of_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(busiest_rank_sets_the_pace),
+        cmocka_unit_test(the_busiest_rank_sets_the_pace),
         cmocka_unit_test(an_uneven_exchange_has_its_closed_form),
         cmocka_unit_test(each_rank_has_its_own_rows),
         cmocka_unit_test(measured_kernels_scale_like_modelled_ones),
@@ -430,7 +435,7 @@ int main(void)
         cmocka_unit_test(ranks_of_equal_loads_fold),
         cmocka_unit_test(without_experts_nothing_changes),
         cmocka_unit_test(padding_is_not_exchanged),
-        cmocka_unit_test(a_token_meets_a_part_of_the_model),
+        cmocka_unit_test(a_token_uses_a_part_of_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Uneven experts that are divided over ranks of tp or cp, and over ranks of ep (ep_mode =
- * "folded"). Such ranks have the same tokens, and each makes the rows of its own experts. Only
- * ranks of ep exchange rows. */
+/* Uneven experts that are divided over ranks of tp or cp beside ranks of ep (ep_mode = "folded").
+ * Ranks of tp or cp have the same tokens, and each computes the rows of its own experts. Only ranks
+ * of ep exchange rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 enum { EXPERTS = 8, TOP_K = 2, SEQ = 4096, WIDTH = 1024 };
 
 typedef struct Lent {
-    uint32_t ep, tp, cp; /* the ranks of each axis that share experts */
+    uint32_t ep, tp, cp; /* the number of ranks along each axis that divide the experts */
 } Lent;
 
 static Plan *folded(Lent lent, int64_t width, bool dropless, Arena *arena)
@@ -43,7 +43,8 @@ static SimReport simulate(const Plan *plan, const RowLoads *loads, bool unfolded
     return report;
 }
 
-/* Returns the time of a rank's kernels of this kind, or of its exchanges of rows (OP_none). */
+/* Returns the time of a rank's kernels of this op, or of its exchanges of rows if `op` is
+ * OP_none. */
 static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
 {
     const AxisSet ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
@@ -58,8 +59,8 @@ static Ps rank_ps(const Plan *plan, const SimReport *r, Rank rank, OpKind op)
     return sum;
 }
 
-/* Checks the bytes of an exchange. A rank sends only the rows for experts of its own group of ep: T
- * top_k / (tp cp) rows of WIDTH numbers. The size of the reserved memory does not matter. */
+/* Checks the bytes of an exchange. A rank sends only rows for experts in its own group of ep: T
+ * top_k / (tp cp) rows of WIDTH numbers. The size of the reserved memory does not change this. */
 static void an_exchange_has_the_bytes_of_its_rows(void **state)
 {
     (void)state;
@@ -76,13 +77,14 @@ static void an_exchange_has_the_bytes_of_its_rows(void **state)
             assert_int_equal(plan_comm_bytes(plan, p, in), rows * WIDTH * 4);
             n++;
         }
-        assert_int_equal(n, 2 * 4); /* two layers: there and back, forward and backward */
+        /* in each of two layers: to the experts and back, forward and backward */
+        assert_int_equal(n, 2 * 4);
         arena_free(arena);
     }
 }
 
-/* Two ranks of ep that hold half of the experts exchange half of the rows. That takes as long as an
- * exchange of all rows at half the width, without tp and cp. */
+/* If the experts of a group of ep are half of all experts, the group exchanges half of the rows.
+ * That takes as long as an exchange of all rows at half the width, without tp and cp. */
 static void an_exchange_takes_the_time_of_its_rows(void **state)
 {
     (void)state;
@@ -103,8 +105,7 @@ static void an_exchange_takes_the_time_of_its_rows(void **state)
     arena_free(arena);
 }
 
-/* Returns the share of the rank that holds a part of the experts. The share of a part is the sum of
- * the shares of its experts. */
+/* Returns the share of a rank: the sum of the shares of its experts. */
 static double share_of(const Plan *plan, const double *share, Rank rank)
 {
     const Program *p = &plan->programs.at[plan->program_of[rank]];
@@ -140,15 +141,15 @@ static void each_rank_has_its_own_rows(void **state)
                         rank_ps(plan, &even, r, OP_linear_q));
             sum += share;
         }
-        assert_true(sum == 4); /* no rank was counted twice */
+        assert_true(sum == 4); /* no rank is counted twice */
         assert_int_equal(own.n_classes, 4);
         arena_free(arena);
     }
 }
 
-/* Two ranks that differ in ep exchange rows. Rank r receives half of its rows from the other, and
- * sends it half of the other's rows. So the exchange takes as long as an even exchange of m times
- * the bytes, where m is the larger share of the two ranks. If their experts get no rows, only the
+/* Two ranks that differ in ep exchange rows. Rank r receives half of its rows from the other rank,
+ * and sends it half of the other's rows. So the exchange takes as long as an even exchange of m
+ * times the bytes, where m is the larger share of the two. If their experts get no rows, only the
  * latency remains. */
 static void only_ranks_of_ep_exchange_rows(void **state)
 {
@@ -174,8 +175,8 @@ static void only_ranks_of_ep_exchange_rows(void **state)
                 const double once = (double)rank_ps(plan, &even, r, OP_none),
                              more = (double)rank_ps(plan, &twice, r, OP_none) - once,
                              is = (double)rank_ps(plan, &own, r, OP_none);
-                /* the time of the bytes grows with the rows, the latency does not; short messages
-                 * are slightly slower */
+                /* The time of the bytes grows with the rows, but the latency does not. Short
+                 * messages are slightly slower. */
                 const double want = once + (most - 1) * more;
                 if (!(fabs(is - want) <= .02 * once))
                     fail_msg("rank %u: %.0f ps, %.0f expected of %g times the rows", r, is, want,
@@ -185,7 +186,7 @@ static void only_ranks_of_ep_exchange_rows(void **state)
         }
 }
 
-/* Ranks that hold the same experts have the same loads, so they are folded. */
+/* Ranks with the same experts have the same loads, so they are folded. */
 static void ranks_of_the_same_experts_fold(void **state)
 {
     (void)state;

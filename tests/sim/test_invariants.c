@@ -1,5 +1,5 @@
-/* Laws that every prediction must keep, whatever the constants are. A kernel cannot move its bytes
- * faster than memory does. A message between nodes is not faster than a message inside a node. A
+/* Laws that every prediction must obey, whatever the fitted constants are. A kernel cannot move its
+ * bytes faster than memory does. A message between nodes is not faster than one inside a node. A
  * tree is as deep as NCCL builds it. A peak is the largest value that occurred. */
 #include <math.h>
 #include <setjmp.h>
@@ -24,14 +24,14 @@ static Cluster dgx(const char *name, uint32_t nodes, Arena *arena)
     return c;
 }
 
-/* Each kernel, with its fused parts, takes at least the time of its bytes at the memory's full
- * rate; a product with fused ops, at the rate that kernels reach. Bytes decide for ops fused with a
- * product of few sums, and for all kernels if the memory is slow. */
+/* Each kernel, including the ops fused into it, takes at least the time of its bytes at the
+ * memory's full rate. For a product with fused ops, it is the rate that kernels reach. The bytes
+ * decide for ops fused with a product of short sums, and for all kernels if the memory is slow. */
 static void no_kernel_beats_its_memory(void **state)
 {
     (void)state;
     static const struct {
-        const char *path, *set, *arch; /* arch NULL: that of the plan's device */
+        const char *path, *set, *arch; /* arch: replaces that of the plan's device, unless NULL */
         double slower;
     } plans[] = {
         {"one_gpu/gpt2_124m.lua", NULL, NULL, 1},      {"gpt2_124m.lua", NULL, NULL, 1},
@@ -52,7 +52,8 @@ static void no_kernel_beats_its_memory(void **state)
         if (file == NULL) fail_msg("%s: %s", path, d.items.at[0].text);
         Device *device = &file->config.cluster.device;
         device->hbm_bytes_per_s /= plans[i].slower;
-        if (plans[i].arch != NULL) device->arch = plans[i].arch; /* no kernel was timed on it */
+        /* no kernel was measured on this architecture */
+        if (plans[i].arch != NULL) device->arch = plans[i].arch;
         Cost *cost = cost_new(&file->config.cluster, &file->config.runtime, NULL, NULL, arena, &d);
         CostModel model = cost_model(cost);
         const Program *p = &file->plan->programs.at[0];
@@ -87,9 +88,9 @@ static void no_kernel_beats_its_memory(void **state)
     assert_true(n_products > 50);
 }
 
-/* A model of fields: the FLOPs behind its MFU are those that its ranks' programs execute, since
- * nothing is recomputed. */
-static void grids_count_the_flops_that_ranks_do(void **state)
+/* For a model of fields, the FLOPs in the MFU are those that the programs of its ranks execute,
+ * because nothing is recomputed. */
+static void field_models_count_the_flops_of_their_ranks(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -121,8 +122,8 @@ static void grids_count_the_flops_that_ranks_do(void **state)
     arena_free(arena);
 }
 
-/* On a device, Tandem's executor holds the arena of its rank, the context, and the buffers of the
- * rank's communicators. The plan fits exactly if the device has at least that memory. */
+/* On a device, Tandem's executor needs the arena of its rank, the CUDA context, and the buffers of
+ * the rank's communicators. A plan fits if, and only if, the device has that much memory. */
 static void a_device_holds_arena_context_and_communicators(void **state)
 {
     (void)state;
@@ -165,7 +166,7 @@ static Ps step_of(PlanFile *file, double factor, Arena *arena)
 }
 
 /* A device that is f times slower makes a step longer, by at most the factor f. If it is the only
- * device, the factor is f. */
+ * device, the factor is exactly f. */
 static void a_slow_device_makes_steps_longer(void **state)
 {
     (void)state;
@@ -187,8 +188,8 @@ static void a_slow_device_makes_steps_longer(void **state)
     }
 }
 
-/* NCCL's tree over n nodes has floor(log2 n) levels below its root. The network adds its time to
- * each message once a level on the way up, and again on the way down. */
+/* NCCL's tree over n nodes has floor(log2 n) levels below its root. The network adds its time to a
+ * message once for each level on the way up, and again on the way down. */
 static void a_tree_pays_for_each_of_its_levels(void **state)
 {
     (void)state;
@@ -200,7 +201,7 @@ static void a_tree_pays_for_each_of_its_levels(void **state)
         Cluster c = dgx("dgx_h100", nodes[i], arena);
         c.fabric.message_s = 0;
         NcclChoice plain = nccl_choose(&c, OP_all_reduce, nodes[i], 8, 64 << 10);
-        c.fabric.message_s = 1e-9; /* too little to change the choice */
+        c.fabric.message_s = 1e-9; /* too small to change NCCL's choice */
         NcclChoice late = nccl_choose(&c, OP_all_reduce, nodes[i], 8, 64 << 10);
         assert_string_equal(plain.algorithm, late.algorithm);
         if (strcmp(plain.algorithm, "Tree") == 0) {
@@ -233,9 +234,9 @@ static void a_message_is_not_faster_between_nodes(void **state)
         }
 }
 
-/* Small messages to many peers take one channel each. Each round of an exchange begins at another
- * channel, one for every eight peers of a node, until all channels are in use. Round 0 is the
- * rank's message to itself. */
+/* Small messages to many peers take one channel each. An exchange has one round for each peer.
+ * Rounds begin at different channels, one for every eight peers of a node, until all channels are
+ * in use. Round 0 is the rank's message to itself. */
 static void rounds_of_an_exchange_use_other_channels(void **state)
 {
     (void)state;
@@ -257,7 +258,7 @@ static void rounds_of_an_exchange_use_other_channels(void **state)
     assert_true(n_below > 5);
 }
 
-/* Draws requests and releases by seed. A list of all values gives the true peaks. */
+/* Draws requests and releases by seed. The true peaks come from a list of all values. */
 static void peaks_are_the_largest_values_seen(void **state)
 {
     (void)state;
@@ -294,7 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_kernel_beats_its_memory),
-        cmocka_unit_test(grids_count_the_flops_that_ranks_do),
+        cmocka_unit_test(field_models_count_the_flops_of_their_ranks),
         cmocka_unit_test(a_device_holds_arena_context_and_communicators),
         cmocka_unit_test(a_slow_device_makes_steps_longer),
         cmocka_unit_test(a_tree_pays_for_each_of_its_levels),

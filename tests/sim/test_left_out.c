@@ -1,8 +1,8 @@
-/* Kernels that a plan has but another system does not start must cost nothing in its predictions.
- * With delayed scaling, the 8-bit copy of a weight is made once a step, in the first micro-batch; a
- * frozen base keeps its copies for the whole run. If activations begin with the sequence, tp's
- * gathers and reductions of sequences need no copies. Other kernels are started more often: in a
- * ring of cp, each rank calls attention once for each rank of the ring. */
+/* Kernels that a plan contains, but that another framework does not launch, must cost nothing in
+ * predictions for it. With delayed scaling, the 8-bit copy of a weight is made once a step, in the
+ * first micro-batch. A frozen base keeps its copies for the whole run. If activations begin with
+ * the sequence dimension, tp's gathers and reductions need no copies. Other kernels are launched
+ * more often: with a ring of cp, each rank calls attention once for each rank of the ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 enum { MICROBATCHES = 3 };
 
-/* Compiles a tiny Llama for two H100. `how` has the options that differ between tests. */
+/* Compiles a tiny Llama for two H100. `how` contains the options that differ between tests. */
 static const Plan *tiny_plan(const char *how, Config *config, Arena *arena)
 {
     const char *code = arena_print(
@@ -49,7 +49,8 @@ static const Plan *float8_plan(Config *config, Arena *arena)
     return plan;
 }
 
-/* Counts the kernels that quantise weights in each micro-batch, all of them and those that run. */
+/* Counts the kernels that quantise weights in each micro-batch: all of the plan's, and those that
+ * run. */
 static void count(const Plan *plan, const Runtime *runtime, uint32_t all[], uint32_t run[])
 {
     memset(all, 0, MICROBATCHES * sizeof *all);
@@ -84,7 +85,7 @@ static void weights_are_quantised_once_or_never(void **state)
     arena_free(arena);
 }
 
-/* Returns how many copies before and after collectives the runtime makes. */
+/* Returns how many copies before and after collectives the framework makes. */
 static uint32_t copies(const Plan *plan, const Runtime *runtime)
 {
     const Program *p = &plan->programs.at[0];
@@ -97,11 +98,11 @@ static uint32_t copies(const Plan *plan, const Runtime *runtime)
     return n;
 }
 
-/* A block has two groups of products. Each group gathers its input and reduces its output. In the
- * backward pass, it gathers the gradient of its output and, again, its input, and reduces the
- * gradient of its input: 10 for each block. The embedding reduces its output and gathers the
- * gradient. The head gathers its input twice and reduces the gradient. With one sequence in a
- * micro-batch, nothing has to be ordered. Parts of cp are never in order. */
+/* A block has two groups of products. Forward, each group gathers its input and reduces its output.
+ * Backward, it gathers the gradient of its output and again its input, and reduces the gradient of
+ * its input. That makes 10 collectives for each block. The embedding reduces its output and gathers
+ * the gradient. The head gathers its input twice and reduces the gradient. With one sequence in a
+ * micro-batch, nothing has to be reordered. With cp, parts of sequences always have to be. */
 static void sequences_first_need_no_copies(void **state)
 {
     (void)state;
@@ -129,8 +130,8 @@ static void sequences_first_need_no_copies(void **state)
     assert_int_equal(left[2], all[2]);
 }
 
-/* Returns the host's time for one attention, in kernels. All attentions of the pass take the same.
- * The gradient has one kernel more for each rank of the ring. */
+/* Returns the host's time for one attention, in units of a kernel. All attentions of `phase` take
+ * the same time. The gradient launches `ring_kernels` more for each rank of the ring. */
 static double attention_kernels(const char *how, double ring_kernels, Phase phase)
 {
     Arena *arena = arena_new();
@@ -152,10 +153,10 @@ static double attention_kernels(const char *how, double ring_kernels, Phase phas
     return all / n / (double)ps_of(config.runtime.kernel_s * (double)PS_PER_S);
 }
 
-/* A framework's ring calls attention once for each rank of cp, in both directions, although the
- * plan gathers the keys and calls it once. If the plan itself has a ring, its calls are separate.
- */
-static void rings_call_attention_for_each_rank(void **state)
+/* A framework's ring calls attention once for each rank of cp, forward and backward, although the
+ * plan gathers the keys and calls attention once. If the plan itself has a ring, its calls are
+ * already separate. */
+static void rings_call_attention_once_for_each_rank(void **state)
 {
     (void)state;
     static const char gathered[] =
@@ -175,7 +176,7 @@ static void rings_call_attention_for_each_rank(void **state)
     }
 }
 
-/* Each of an op's further calls takes call_s on the host, beside its kernels. */
+/* Each further call of an op takes call_s on the host, in addition to its kernels. */
 static void further_calls_take_the_host_longer(void **state)
 {
     (void)state;
@@ -201,7 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_are_quantised_once_or_never),
                                        cmocka_unit_test(sequences_first_need_no_copies),
-                                       cmocka_unit_test(rings_call_attention_for_each_rank),
+                                       cmocka_unit_test(rings_call_attention_once_for_each_rank),
                                        cmocka_unit_test(further_calls_take_the_host_longer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,8 @@ static uint32_t draw(uint64_t seed, uint64_t *n, uint32_t below)
     return (uint32_t)(rng_uniform(seed, 1, (*n)++) * below);
 }
 
-/* Some kernels take no time, and some take equally long, so that events fall on one instant. */
+/* Returns a duration. Some kernels take no time, and some take equally long, so that several events
+ * happen at the same time. */
 static Ps draw_duration(uint64_t seed, uint64_t *n)
 {
     static const Ps some[] = {0, 1, 1000000, 20000000};
@@ -46,7 +47,7 @@ static Plan *draw_plan(uint64_t seed, Arena *arena)
     return plan;
 }
 
-/* Simulates the plan. always: the device says that the network shares its cores, and the engine
+/* Simulates the plan. `always`: the device claims that the network shares its cores. The engine
  * then asks the network after every event. */
 static EngineResult run(const Plan *plan, const Unevenness *how, bool always, Arena *arena)
 {

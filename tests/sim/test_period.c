@@ -1,6 +1,6 @@
-/* A step of many equal micro-batches is extended by its period instead of simulated. The period
- * must be found where micro-batches repeat, and in no step where they differ in any time or
- * order. */
+/* A step of many equal micro-batches is simulated in part: the rest is added as multiples of a
+ * period. The period must be found if micro-batches repeat. It must not be found if they differ in
+ * any time or order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,15 +11,15 @@
 #include "sim/period.h"
 #include "tests/sim/synthetic.h"
 
-/* The shape of a step. Each micro-batch gathers (45 ps) after the first kernel of the previous one.
- * It runs a kernel (20 ps), then a kernel (40 ps) that waits for both. A last kernel (30 ps) ends
- * the step. */
+/* Describes a step. Each micro-batch has a gather (45 ps), which waits for the first kernel of the
+ * previous micro-batch. It runs a kernel (20 ps), then another kernel (40 ps) that waits for both.
+ * A last kernel (30 ps) ends the step. */
 typedef struct Steps {
     uint32_t n;         /* micro-batches */
-    Ps issue;           /* the host's time to issue an instruction; 0: the host is never late */
+    Ps issue;           /* time in which the host issues an instruction; 0: never late */
     Ps issue_last;      /* the same for the last kernel */
-    uint32_t slow;      /* this micro-batch's last kernel takes 1 ps longer; 0: none */
-    uint32_t unordered; /* this micro-batch does not wait for its gather; 0: none */
+    uint32_t slow;      /* number of a micro-batch whose last kernel takes 1 ps longer; 0: none */
+    uint32_t unordered; /* number of a micro-batch that does not wait for its gather; 0: none */
 } Steps;
 
 static Ps cost(const void *self, const Plan *plan, const Program *p, const Instr *in)
@@ -43,7 +43,7 @@ static Pc kernel(Plan *plan, uint32_t microbatch, NodeId ps)
     return list_push(plan->arena, &plan->programs.at[0].code, in);
 }
 
-/* Returns the time of the step, and whether a period was found. */
+/* Returns the time of the step. Sets *found to whether a period was found. */
 static Ps run(const Steps *s, Period *period, bool *found)
 {
     Arena *arena = arena_new();
@@ -73,7 +73,7 @@ static Ps run(const Steps *s, Period *period, bool *found)
     return step;
 }
 
-/* Four micro-batches are the fewest in which a period can be found. */
+/* A period can be found from four micro-batches on. */
 static void longer_steps_add_periods(void **state)
 {
     (void)state;
@@ -95,15 +95,15 @@ static void longer_steps_add_periods(void **state)
     }
 }
 
-static void uneven_steps_have_none(void **state)
+static void uneven_steps_have_no_period(void **state)
 {
     (void)state;
     const Steps uneven[] = {
-        {.n = 6, .slow = 3},      /* a time differs inside the periods */
-        {.n = 6, .slow = 4},      /* ... in the second */
-        {.n = 6, .unordered = 3}, /* an order differs, and no time */
-        {.n = 3},                 /* too few to compare */
-        /* with more micro-batches the host would no longer be late */
+        {.n = 6, .slow = 3},      /* a time inside the periods differs */
+        {.n = 6, .slow = 4},      /* a time in the second period differs */
+        {.n = 6, .unordered = 3}, /* the order differs, but no time */
+        {.n = 3},                 /* too few micro-batches to compare */
+        /* with more micro-batches, the host would no longer be late */
         {.n = 6, .issue = 1, .issue_last = 400},
     };
     for (size_t i = 0; i < sizeof uneven / sizeof *uneven; i++) {
@@ -118,7 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(longer_steps_add_periods),
-        cmocka_unit_test(uneven_steps_have_none),
+        cmocka_unit_test(uneven_steps_have_no_period),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

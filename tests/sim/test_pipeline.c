@@ -1,6 +1,6 @@
 /* Lowered pipelines in virtual time. Every forward, input gradient and weight gradient of a stage
- * takes one unit, and transfers take none. Each schedule must take as long as its closed form. The
- * passes must not make a schedule slower. */
+ * takes one unit of time, and transfers take none. Each schedule must take as long as its closed
+ * form. This shows that the passes do not make a schedule slower. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,8 +14,8 @@
 
 static const Ps UNIT = 1000;
 
-/* With one block for each stage, attention stands for the forward, attention's gradient for the
- * input gradients, and the output projection's weight gradient for the weight gradients. */
+/* Each stage has one block. Attention stands for the forward, attention's gradient for the input
+ * gradients, and the weight gradient of the output projection for the weight gradients. */
 static Ps unit_cost(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     (void)self, (void)plan, (void)p;
@@ -59,8 +59,9 @@ static uint64_t simulated(ScheduleKind schedule, uint32_t p, uint32_t chunks, ui
     return step / (uint64_t)UNIT;
 }
 
-/* Times in units of a chunk. F + B = 3, so a step without a bubble takes 3 m units. */
-static void closed_forms(void **state)
+/* Times are in units of a chunk. A micro-batch takes F + B = 3, so a step without a bubble takes 3
+ * m. */
+static void schedules_take_their_closed_forms(void **state)
 {
     (void)state;
     for (uint32_t p = 2; p <= 4; p += 2)
@@ -75,8 +76,8 @@ static void closed_forms(void **state)
         }
 }
 
-/* The published times for p = 4 and m = 8, in units of a stage: 33, 33, 28.5, 27, 25.5. */
-static void published(void **state)
+/* Published times for p = 4 and m = 8, in units of a stage: 33, 33, 28.5, 27, 25.5. */
+static void schedules_take_published_times(void **state)
 {
     (void)state;
     assert_int_equal(simulated(SCHEDULE_gpipe, 4, 1, 8, 0), 33);
@@ -86,8 +87,8 @@ static void published(void **state)
     assert_int_equal(simulated(SCHEDULE_zb_v, 4, 2, 8, 0), 51);
 }
 
-/* Random schedules take as long as the player of schedules computes. */
-static void as_played(void **state)
+/* Random schedules take the time that the player of schedules computes. */
+static void random_schedules_take_the_players_time(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++) {
@@ -117,7 +118,8 @@ static void as_played(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(closed_forms), cmocka_unit_test(published),
-                                       cmocka_unit_test(as_played)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(schedules_take_their_closed_forms),
+                                       cmocka_unit_test(schedules_take_published_times),
+                                       cmocka_unit_test(random_schedules_take_the_players_time)};
     return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);
 }

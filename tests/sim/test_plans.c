@@ -1,5 +1,6 @@
-/* The shipped plans, loaded from their scripts: a folded simulation equals the unfolded one to the
- * picosecond, ten runs give the same bytes, and times keep bounds that hold for any schedule. */
+/* The shipped plans, loaded from their scripts. A folded simulation equals the unfolded one to the
+ * picosecond, ten runs give the same bytes, and times stay within bounds that hold for any
+ * schedule. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +58,7 @@ static void check_report(const Loaded *l, const SimReport *r)
     }
     assert_true(r->compute_ps <= r->step_ps);
     assert_true(r->step_ps == r->compute_ps + r->idle_ps);
-    /* If all ranks do the same work, none waits for another. */
+    /* If all ranks do the same work, no rank waits for another. */
     if (l->plan->programs.n == 1) assert_true(r->step_ps <= r->compute_ps + comm);
     assert_true(r->exposed_ps <= r->idle_ps);
     assert_true(r->mfu > 0);
@@ -106,7 +107,7 @@ static void folded_equals_unfolded(void **state)
         assert_int_equal(folded.step_ps, whole.step_ps);
         assert_int_equal(folded.compute_ps, whole.compute_ps);
         assert_int_equal(folded.exposed_ps, whole.exposed_ps);
-        /* The folded run kept the rows of a few ranks: compares those. */
+        /* The folded run recorded only a few ranks. Compares their rows. */
         uint32_t k = 0;
         for (uint32_t j = 0; j < folded.trace.rows.n; j++) {
             const TraceRow *row = &folded.trace.rows.at[j];
@@ -121,7 +122,7 @@ static void folded_equals_unfolded(void **state)
     }
 }
 
-/* Compares fields, because a row has bytes of padding. */
+/* Compares field by field, because a row contains padding bytes. */
 static void same_row(const TraceRow *a, const TraceRow *b)
 {
     assert_int_equal(a->rank, b->rank);
@@ -132,7 +133,7 @@ static void same_row(const TraceRow *a, const TraceRow *b)
     assert_int_equal(a->bytes, b->bytes);
 }
 
-static void same_numbers_ten_times(void **state)
+static void ten_runs_give_the_same_numbers(void **state)
 {
     (void)state;
     Loaded l;
@@ -179,7 +180,7 @@ static void worse_hardware_is_slower(void **state)
     arena_free(l.arena);
 }
 
-/* Four ranks of this machine: with one core, all their work runs one after the other. */
+/* Four ranks of this machine. On one core, all their work runs one after the other. */
 static void local_ranks_share_cores(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folded_equals_unfolded),
-        cmocka_unit_test(same_numbers_ten_times),
+        cmocka_unit_test(ten_runs_give_the_same_numbers),
         cmocka_unit_test(worse_hardware_is_slower),
         cmocka_unit_test(local_ranks_share_cores),
     };

@@ -1,5 +1,5 @@
-/* The numbers of the report, computed by hand: the time of communication that is exposed and what
- * causes it, the memory at the peak, and the MFU. Also the plans that sim_run refuses. */
+/* The numbers of the report, computed by hand: the time of exposed communication and its causes,
+ * the memory at the peak, and the MFU. Also the plans that sim_run refuses. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,9 +36,9 @@ static const AxisTime *row_of(const SimReport *report, Stream stream)
     return NULL;
 }
 
-/* gather(30) is hidden by a(10) and b(20). c waits for the gather. The reduction(50) of c's result
- * runs while e(20) computes, and continues after the end of the compute stream. */
-static void hidden_and_exposed(void **state)
+/* The gather (45) is hidden by a (10) and b (20) for 30. c waits for its end. The reduction (50) of
+ * c's result runs while e (20) computes, and continues after the compute stream has ended. */
+static void hidden_and_exposed_communication_are_told_apart(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -47,11 +47,12 @@ static void hidden_and_exposed(void **state)
     Pc gather = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 45);
     synthetic_compute(plan, 0, STREAM_compute, 10);
     synthetic_compute(plan, 0, STREAM_compute, 20);
-    Pc c = synthetic_compute(plan, 0, STREAM_compute, 5); /* 45..50, 15 exposed */
+    /* c runs 45..50, so 15 of the gather are exposed */
+    Pc c = synthetic_compute(plan, 0, STREAM_compute, 5);
     synthetic_after(plan, 0, c, gather);
     Pc reduce = synthetic_comm(plan, 0, STREAM_dp_reduce, OP_reduce_scatter, dp, 0, 2, 50);
     synthetic_after(plan, 0, reduce, c);
-    synthetic_compute(plan, 0, STREAM_compute, 20); /* 50..70; the reduction ends at 100 */
+    synthetic_compute(plan, 0, STREAM_compute, 20); /* e runs 50..70; the reduction ends at 100 */
     SimReport report;
     report_of(plan, arena, &report);
     assert_int_equal(report.step_ps, 100);
@@ -69,9 +70,9 @@ static void hidden_and_exposed(void **state)
     arena_free(arena);
 }
 
-/* The stream waits for one communication, which itself waited for another one. So 40 of the 60
- * belong to the tensor-parallel reduction before the gather. */
-static void causes_are_followed_back(void **state)
+/* The compute stream waits for a gather, which itself waited for a tensor-parallel reduction. Of
+ * the 60 that are exposed, 40 belong to the reduction. */
+static void exposed_time_is_traced_to_its_cause(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -99,7 +100,7 @@ static BufferId add_buffer(Plan *plan, uint64_t offset, uint64_t bytes, Category
     return list_push(plan->arena, &plan->programs.at[0].buffers, b);
 }
 
-static void memory_at_the_peak(void **state)
+static void memory_is_counted_at_its_peak(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -110,7 +111,7 @@ static void memory_at_the_peak(void **state)
     p->buffers.at[weights].persistent = true;
     BufferId before = add_buffer(plan, 1000, 300, CATEGORY_activation, 1, 3);
     BufferId after = add_buffer(plan, 1000, 300, CATEGORY_activation, 3, 5);
-    p->code.at[3].args = (Span){p->args.n, 2}; /* in place */
+    p->code.at[3].args = (Span){p->args.n, 2}; /* instruction 3 works in place */
     p->code.at[3].n_in = 1;
     list_push(arena, &p->args, before);
     list_push(arena, &p->args, after);
@@ -126,12 +127,14 @@ static void memory_at_the_peak(void **state)
     assert_int_equal(peak.at[CATEGORY_activation], 300);
     assert_int_equal(peak.at[CATEGORY_gathered], 50);
     assert_int_equal(peak.at[CATEGORY_parameter], 1000);
-    p->buffers.at[view].parent = 0; /* a root has a category of its own, and a peak earlier */
+    /* now a root, it counts for its own category, and has an earlier peak */
+    p->buffers.at[view].parent = 0;
     p->buffers.at[view].first = p->buffers.at[view].last = 3;
     p->buffers.at[view].bytes = 51;
     memory_peak(p, arena, &peak);
     assert_int_equal(peak.pc, 3);
-    assert_int_equal(peak.at[CATEGORY_activation], 300); /* `after` takes the bytes of `before` */
+    /* `after` uses the same bytes as `before` */
+    assert_int_equal(peak.at[CATEGORY_activation], 300);
     assert_int_equal(peak.at[CATEGORY_gathered], 51);
     p->buffers.at[view] = (Buffer){.parent = weights, .offset = 10, .bytes = 20};
     Cluster cluster = {.device = {.memory_bytes = 3000, .reserved_bytes = 900}};
@@ -160,8 +163,8 @@ static Cluster one_node(void)
     return c;
 }
 
-/* Llama-3.1-8B's default: 6 x 7,504,924,672 + 6 x 32 x 4096 x 8192 for each token. */
-static void utilisation_by_its_formula(void **state)
+/* The default for Llama-3.1-8B: 6 x 7,504,924,672 + 6 x 32 x 4096 x 8192 FLOPs for each token. */
+static void mfu_follows_its_formula(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -201,7 +204,8 @@ static void utilisation_by_its_formula(void **state)
     arena_free(arena);
 }
 
-/* Six sequences a step on two data ranks, read in 20 ps each: 60 ps, if the work takes less. */
+/* Two data ranks read six sequences a step, each in 20 ps. That takes 60 ps if the work takes
+ * less. */
 static void a_step_waits_for_its_input(void **state)
 {
     (void)state;
@@ -237,9 +241,12 @@ static void too_many_ranks_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hidden_and_exposed),         cmocka_unit_test(causes_are_followed_back),
-        cmocka_unit_test(memory_at_the_peak),         cmocka_unit_test(utilisation_by_its_formula),
-        cmocka_unit_test(too_many_ranks_are_refused), cmocka_unit_test(a_step_waits_for_its_input),
+        cmocka_unit_test(hidden_and_exposed_communication_are_told_apart),
+        cmocka_unit_test(exposed_time_is_traced_to_its_cause),
+        cmocka_unit_test(memory_is_counted_at_its_peak),
+        cmocka_unit_test(mfu_follows_its_formula),
+        cmocka_unit_test(too_many_ranks_are_refused),
+        cmocka_unit_test(a_step_waits_for_its_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* A ring of attention in virtual time, against its closed form. Keys and values of b T / n tokens,
- * g heads of E numbers, leave a rank together in each of n - 1 hops. In the backward pass
- * their gradients leave with them, one hop behind. A hop takes the time of a message that carries
- * all of them, and runs under the attention of the part before it. */
+/* A ring of attention in virtual time, compared with its closed form. There are n - 1 hops. In
+ * each, keys and values leave a rank together: b T / n tokens, g heads of E numbers. In the
+ * backward pass, their gradients leave one hop later. A hop takes the time of one message with all
+ * of these tensors. It runs during the attention of the part before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static const TraceRow *row_of(const Ran *r, OpKind op, Phase phase, uint32_t n)
 /* A port of an H100 has 18 links of 25 GB/s, of which NCCL's topo.h counts 20.6. */
 static const double port_bytes_per_s = 18 * 20.6e9;
 
-/* All messages of a hop share a port. Two fill it. */
+/* All messages of a hop share a port. Two messages are enough to fill it. */
 static Ps closed_form(Ps latency, uint64_t bytes, uint32_t n_messages)
 {
     return latency + (Ps)(n_messages * (double)bytes / port_bytes_per_s * 1e12);
@@ -81,8 +81,8 @@ static void check_near(Ps is, Ps want)
         fail_msg("%lld ps, not %lld", (long long)is, (long long)want);
 }
 
-/* The first hop of two ranks shows the latency of a message. All other hops, with other bytes and
- * other numbers of messages, must then have the time of the closed form. */
+/* The first hop of two ranks gives the latency of a message. All other hops, which have other bytes
+ * and other numbers of messages, must then take the time of the closed form. */
 static Ps latency_of_a_hop(void)
 {
     Arena *arena = arena_new();
@@ -116,8 +116,8 @@ static void a_hop_takes_its_closed_form(void **state)
             assert_int_equal(forward, 2 * (n - 1));
             for (const TraceRow *row;
                  (row = row_of(&r, OP_rotate, PHASE_backward, backward)) != NULL; backward++) {
-                /* the first hop carries only keys and values, the next ones also gradients, the
-                 * last one only gradients */
+                /* The first hop carries only keys and values, the last one only gradients, the hops
+                 * between them both. */
                 const bool first = backward < 2, lone = backward + 4 >= 2 * (2 * n - 1);
                 assert_int_equal(row->bytes, bytes);
                 check_near(row->end_ps - row->start_ps,
@@ -128,9 +128,9 @@ static void a_hop_takes_its_closed_form(void **state)
         }
 }
 
-/* The transfer for the next hop starts with the hop before it. The next hop begins as soon as both
- * have ended. */
-static void a_hop_runs_under_attention(void **state)
+/* The transfer of a hop starts when the hop before it starts. The hop's attention begins when the
+ * previous hop and that transfer have ended. */
+static void a_hop_runs_during_attention(void **state)
 {
     (void)state;
     enum { RANKS = 4 };
@@ -155,6 +155,6 @@ static void a_hop_runs_under_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_hop_takes_its_closed_form),
-                                       cmocka_unit_test(a_hop_runs_under_attention)};
+                                       cmocka_unit_test(a_hop_runs_during_attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

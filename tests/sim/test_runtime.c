@@ -1,5 +1,6 @@
 /* Steps under another framework: when its host issues instructions, the cost of its eager kernels,
- * and the memory of a short program. Expected numbers of short programs are computed by hand. */
+ * and the memory of a short program. The expected numbers of short programs are computed by
+ * hand. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,9 +23,9 @@ static Ps issue_15(const void *self, const Plan *plan, const Program *p, const I
     return 15;
 }
 
-/* Four kernels take 10, 10, 40 and 10 and are issued at 20, 35, 50 and 65. The first two wait for
- * the host. The last one waits for the third. */
-static void nothing_starts_before_it_is_issued(void **state)
+/* Four kernels take 10, 10, 40 and 10, and are issued at 20, 35, 50 and 65. The first three wait
+ * for the host. The last one waits for the third. */
+static void no_kernel_starts_before_it_is_issued(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -46,7 +47,7 @@ static void nothing_starts_before_it_is_issued(void **state)
     arena_free(arena);
 }
 
-/* A launch group starts when its last member is issued: at 30, not 15. */
+/* A launch group starts when its last member is issued: at 30, not at 15. */
 static void a_launch_group_is_issued_as_one(void **state)
 {
     (void)state;
@@ -77,9 +78,9 @@ static bool leaves_out_first(const void *self, const Plan *plan, const Program *
     return in->match == 1;
 }
 
-/* The modelled system does not do this communication: it takes no time and waits for no rank, and
- * its peers need not reach it. */
-static void what_is_left_out_takes_no_time(void **state)
+/* The modelled framework does not do this communication. So it takes no time and waits for no rank,
+ * and its peers need not reach it. */
+static void omitted_communication_takes_no_time(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -130,9 +131,10 @@ static double float8_step_s(const char *profile, uint32_t microbatches)
     return s;
 }
 
-/* Delayed scaling: no kernels or collectives for maxima, and weights are quantised once a step. The
- * host issues none of these either, so only its time is left, 5 us for each kernel. */
-static void delayed_scaling_makes_weights_once(void **state)
+/* With delayed scaling, there are no kernels or collectives for maxima, and weights are quantised
+ * once a step. The host issues none of these either, so only its time remains: 5 us for each
+ * kernel. */
+static void delayed_scaling_quantises_weights_once(void **state)
 {
     (void)state;
     const char *dynamic = "runtime.delayed = false";
@@ -143,10 +145,11 @@ static void delayed_scaling_makes_weights_once(void **state)
     double no_one = float8_step_s(no_maxima, 1), no_three = float8_step_s(no_maxima, 3);
     assert_true(one < dynamic_one);
     assert_true(three - one < .8 * (dynamic_three - dynamic_one));
-    assert_true(three - one < .9 * (no_three - no_one)); /* weights */
+    assert_true(three - one < .9 * (no_three - no_one)); /* weights are quantised once a step */
 }
 
-/* Returns true if the report warns of the host, which takes 1 ms for each kernel here. */
+/* Returns true if the report warns that the host is the limit. The host takes 1 ms for each kernel
+ * here. */
 static bool is_host_bound(const char *runtime)
 {
     Arena *arena = arena_new();
@@ -174,8 +177,8 @@ static bool is_host_bound(const char *runtime)
     return bound;
 }
 
-/* The time of Tandem's host is not part of a step, so the report warns of it. A framework's step
- * contains the time of its own host. */
+/* A step of Tandem's executor does not contain its host's time, so the report warns of it. A
+ * framework's step contains the time of its host. */
 static void only_the_own_host_is_warned_of(void **state)
 {
     (void)state;
@@ -212,9 +215,9 @@ static double step_s(const char *runtime, const char *passes, const char *set, H
     return s;
 }
 
-/* No kernel moves or computes more than the device can, whether it is fused or split into many
+/* No op moves or computes more than the device can, whether it is fused or split into many
  * passes. */
-static void no_kind_is_above_the_roofs(void **state)
+static void no_op_exceeds_the_device(void **state)
 {
     (void)state;
     static const char *const profiles[] = {"", "runtime = 'torchtitan',", "runtime = 'fsdp1',"};
@@ -249,9 +252,9 @@ static void no_kind_is_above_the_roofs(void **state)
     }
 }
 
-/* If a host takes a millisecond for each kernel, the number of kernels bounds the step. Compiled
- * regions have fewer kernels at another price. Tandem's own executor has neither cost. */
-static void the_host_may_be_the_limit(void **state)
+/* If the host takes a millisecond for each kernel, the number of kernels determines the step.
+ * Compiled regions have fewer kernels, at another cost. Tandem's executor has neither cost. */
+static void a_slow_host_limits_the_step(void **state)
 {
     (void)state;
     static const char torch[] = "runtime = 'torchtitan',";
@@ -269,8 +272,8 @@ static void the_host_may_be_the_limit(void **state)
     assert_true(compiled < eager / 2);
 }
 
-/* A slower CPU takes longer for each kernel and between steps; 0 stands for the profile's own CPU.
- */
+/* A slower CPU takes longer for each kernel and between steps. A factor of 0 means the CPU of the
+ * profile. */
 static void host_times_follow_the_hosts_factor(void **state)
 {
     (void)state;
@@ -292,8 +295,8 @@ static void host_times_follow_the_hosts_factor(void **state)
     arena_free(arena);
 }
 
-/* A pass begins with the first kernel of a micro-batch in a direction; the host needs more time
- * there, and nowhere else. */
+/* A pass begins with the first kernel of a micro-batch in one direction. Only there does the host
+ * need more time. */
 static void each_pass_of_a_micro_batch_takes_the_host_longer(void **state)
 {
     (void)state;
@@ -301,7 +304,7 @@ static void each_pass_of_a_micro_batch_takes_the_host_longer(void **state)
     Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
     for (int i = 0; i < 8; i++) synthetic_compute(plan, 0, STREAM_compute, 10);
     Program *p = &plan->programs.at[0];
-    /* micro-batch 0 forward (2 kernels) and backward (2), then the same for micro-batch 1 */
+    /* micro-batch 0 forward (2 kernels) and backward (2), then micro-batch 1 */
     for (Pc pc = 1; pc <= 8; pc++) {
         p->code.at[pc].microbatch = (pc - 1) / 4;
         p->code.at[pc].phase = (pc - 1) % 4 < 2 ? PHASE_forward : PHASE_backward;
@@ -314,9 +317,9 @@ static void each_pass_of_a_micro_batch_takes_the_host_longer(void **state)
     arena_free(arena);
 }
 
-/* Automodel with Liger's kernels launches fewer kernels than under tensor parallelism, where it
- * does not use them. This shows if the host is the limit, and if the device is. */
-static void ligers_kernels_are_fewer(void **state)
+/* With Liger's kernels, Automodel launches fewer kernels than under tensor parallelism, where it
+ * does not use them. The step is shorter if the host is the limit, and also if the device is. */
+static void ligers_kernels_shorten_the_step(void **state)
 {
     (void)state;
     Held held;
@@ -330,10 +333,10 @@ static void ligers_kernels_are_fewer(void **state)
     }
 }
 
-/* cuBLAS's 8,519,680 bytes and 30 MiB of weights are permanent. Instruction 1 writes 40 MiB that
- * live until 3. Instruction 2 has 24 MiB of scratch in two tensors. Instruction 3 begins a gradient
- * of 50 MiB, which lives to the end, instruction 4. At 3: weights + 40 + 50. */
-static void a_short_program_takes_what_it_takes(void **state)
+/* cuBLAS's 8,519,680 bytes and 30 MiB of weights stay allocated. Instruction 1 writes 40 MiB, which
+ * live until 3. Instruction 2 has 24 MiB of scratch in two tensors. Instruction 3 makes a gradient
+ * of 50 MiB, which lives until the last instruction, 4. The peak is at 3: weights + 40 + 50. */
+static void a_short_program_has_its_memory_by_hand(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -349,11 +352,11 @@ static void a_short_program_takes_what_it_takes(void **state)
     p->code.at[2].args = (Span){p->args.n, 1};
     p->code.at[2].n_in = 1;
     list_push(arena, &p->args, x);
-    runtime.op[OP_silu] = (RuntimeOp){.scratch = 1.2, .tensors = 2}; /* for 20 Mi elements */
+    runtime.op[OP_silu] = (RuntimeOp){.scratch = 1.2, .tensors = 2}; /* 24 MiB for 20 Mi elements */
     uint64_t stays = 8519680 + 30 * MIB;
     TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, stays + 90 * MIB);
-    /* segments: 20 for the workspace, 30, 40, two of 12 for the scratch, 50 */
+    /* segments: 20 for the workspace, 30, 40, two of 12 for scratch, and 50 */
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 12 + 12 + 50) * MIB);
     assert_int_equal(s.n_segments, 6);
     runtime.op[OP_silu].scratch =
@@ -368,7 +371,7 @@ static void a_short_program_takes_what_it_takes(void **state)
 
 /* The tensors that an op saves live until the last use of its inputs or outputs. In a recomputed
  * region, the first pass saves nothing. */
-static void what_is_saved_lives_to_its_gradient(void **state)
+static void saved_tensors_live_until_their_gradient(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -387,7 +390,8 @@ static void what_is_saved_lives_to_its_gradient(void **state)
     in->origin = list_add(arena, &plan->graph.nodes);
     list_push(arena, &p->args, x);
     list_push(arena, &p->args, y);
-    runtime.op[OP_rmsnorm] = (RuntimeOp){.saved = 4, .tensors = 1}; /* 10 Mi elements: 40 MiB */
+    /* 4 bytes for each of 10 Mi elements: 40 MiB */
+    runtime.op[OP_rmsnorm] = (RuntimeOp){.saved = 4, .tensors = 1};
     TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, 8519680 + (20 + 40 + 100) * MIB);
     plan->graph.nodes.at[in->origin].region = 1;
@@ -399,9 +403,9 @@ static void what_is_saved_lives_to_its_gradient(void **state)
     arena_free(arena);
 }
 
-/* The plan gathers a unit before the loss, for the backward pass. PyTorch gathers it by a hook
- * after the loss, so the loss's 100 MiB and the unit's 80 never exist together. If a forward pass
- * before the loss reads the unit, it is gathered at once. */
+/* The plan gathers a unit before the loss, for the backward pass. PyTorch gathers it in a hook
+ * after the loss, so the 100 MiB of the loss and the unit's 80 never exist together. If a forward
+ * pass before the loss reads the unit, it is gathered at once. */
 static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
 {
     (void)state;
@@ -423,15 +427,16 @@ static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
     list_push(arena, &p->args, unit);
     TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, 8519680 + 100 * MIB);
-    p->code.at[loss].args = in->args, p->code.at[loss].n_in = 1; /* the loss itself reads it */
+    /* now the loss itself reads the unit */
+    p->code.at[loss].args = in->args, p->code.at[loss].n_in = 1;
     s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, 8519680 + 180 * MIB);
     arena_free(arena);
 }
 
-/* silu's output of 40 MiB is read forward at 2 and backward at 4; another 50 MiB exist at 3. If the
- * output is recomputed, it need not be kept for the backward pass. */
-static void what_is_made_again_is_not_kept(void **state)
+/* The output of silu, 40 MiB, is read forward at 2 and backward at 4. Another 50 MiB exist at 3. If
+ * the output is recomputed, it need not be kept for the backward pass. */
+static void recomputed_outputs_are_not_kept(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -456,8 +461,8 @@ static void what_is_made_again_is_not_kept(void **state)
     arena_free(arena);
 }
 
-/* Scores that are written to memory cost more than a flash kernel at any length, and their cost
- * grows with the square of the length. */
+/* If scores are written to memory, attention costs more than a flash kernel at any length, and its
+ * cost grows with the square of the length. */
 static void unfused_attention_writes_its_scores(void **state)
 {
     (void)state;
@@ -481,8 +486,8 @@ static void unfused_attention_writes_its_scores(void **state)
     assert_true(both > 1.4 * runtime_unfused_s(&device, DT_bf16, 16, 2048, 2048, 128, false));
 }
 
-/* In the forward pass, one product makes the scores, another multiplies them by the values. Tiles
- * have other heights than widths, so it matters which of its sizes are rows. */
+/* In the forward pass, one product computes the scores, and another multiplies them by the values.
+ * Tiles are not square, so it matters which sizes are rows. */
 static void unfused_attention_has_two_products(void **state)
 {
     (void)state;
@@ -506,20 +511,20 @@ static void unfused_attention_has_two_products(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_starts_before_it_is_issued),
+        cmocka_unit_test(no_kernel_starts_before_it_is_issued),
         cmocka_unit_test(a_launch_group_is_issued_as_one),
-        cmocka_unit_test(what_is_left_out_takes_no_time),
+        cmocka_unit_test(omitted_communication_takes_no_time),
         cmocka_unit_test(only_the_own_host_is_warned_of),
-        cmocka_unit_test(delayed_scaling_makes_weights_once),
-        cmocka_unit_test(no_kind_is_above_the_roofs),
-        cmocka_unit_test(the_host_may_be_the_limit),
+        cmocka_unit_test(delayed_scaling_quantises_weights_once),
+        cmocka_unit_test(no_op_exceeds_the_device),
+        cmocka_unit_test(a_slow_host_limits_the_step),
         cmocka_unit_test(host_times_follow_the_hosts_factor),
         cmocka_unit_test(each_pass_of_a_micro_batch_takes_the_host_longer),
-        cmocka_unit_test(ligers_kernels_are_fewer),
-        cmocka_unit_test(a_short_program_takes_what_it_takes),
-        cmocka_unit_test(what_is_saved_lives_to_its_gradient),
+        cmocka_unit_test(ligers_kernels_shorten_the_step),
+        cmocka_unit_test(a_short_program_has_its_memory_by_hand),
+        cmocka_unit_test(saved_tensors_live_until_their_gradient),
         cmocka_unit_test(no_hook_gathers_before_the_loss_has_its_gradient),
-        cmocka_unit_test(what_is_made_again_is_not_kept),
+        cmocka_unit_test(recomputed_outputs_are_not_kept),
         cmocka_unit_test(unfused_attention_writes_its_scores),
         cmocka_unit_test(unfused_attention_has_two_products),
     };

@@ -1,5 +1,6 @@
-/* The cost of the options of zero{} in simulated time. If computation waits for a collective, all
- * of its time is exposed; if they overlap, none is. Registered buffers leave SMs to computation. */
+/* The cost of the options of zero{} in simulated time. If computation waits for each collective,
+ * all of its time is exposed. If they overlap, none is. Registered buffers leave SMs to
+ * computation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,8 @@ static Tiny large(void)
     return t;
 }
 
-/* Sums the traffic during which the compute stream idles, and all traffic. */
+/* Sums the time of communication during which the compute stream idles, and of all
+ * communication. */
 static void traffic(const SimReport *r, Ps *exposed, Ps *all)
 {
     *exposed = *all = 0;
@@ -58,7 +60,7 @@ static void traffic(const SimReport *r, Ps *exposed, Ps *all)
     }
 }
 
-static void waiting_exposes_everything(void **state)
+static void waiting_exposes_all_communication(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -71,7 +73,8 @@ static void waiting_exposes_everything(void **state)
     t.zero_options.overlap_grad_reduce = t.zero_options.overlap_param_gather = CHOICE_no;
     SimReport wait = simulate(&t, arena);
     traffic(&wait, &exposed, &all);
-    assert_true(exposed > all - all / 100); /* the scalars of a step overlap each other */
+    /* the scalars of a step overlap each other, so not quite all is exposed */
+    assert_true(exposed > all - all / 100);
     assert_true(wait.step_ps > over.step_ps);
     arena_free(arena);
 }
@@ -92,14 +95,14 @@ static void registered_buffers_leave_sms(void **state)
     arena_free(arena);
 }
 
-/* DeepSpeed fetches a weight wherever it stands among an op's inputs. */
+/* DeepSpeed fetches a weight no matter which input of an op it is. */
 static void a_weight_may_be_any_input(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Tiny t = large();
-    t.use_zero = false, t.ac = AC_full; /* each layer is gathered a second time */
+    t.use_zero = false, t.ac = AC_full; /* gathers each layer a second time */
     Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
     Program *p = &plan->programs.at[0];
@@ -130,7 +133,7 @@ static void a_weight_may_be_any_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waiting_exposes_everything),
+        cmocka_unit_test(waiting_exposes_all_communication),
         cmocka_unit_test(registered_buffers_leave_sms),
         cmocka_unit_test(a_weight_may_be_any_input),
     };

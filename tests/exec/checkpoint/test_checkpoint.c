@@ -1,6 +1,6 @@
-/* A run that is saved, ended and loaded again goes on as if it had never ended. Under the same
- * plan, its losses and norms equal the uninterrupted run's, to the last bit. Under another plan of
- * the same model they are equal to rounding in fp64. */
+/* A run that is saved, ended and loaded again continues as if it had never ended. Under the same
+ * plan, its losses and norms equal those of the uninterrupted run, to the last bit. Under another
+ * plan of the same model, they are equal except for rounding in fp64. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,8 @@ typedef struct Run {
     double loss[STEPS], norm[STEPS];
 } Run;
 
-/* Runs the plan's steps up to `steps`, from those that `load` has done (NULL: from the first). */
+/* Runs the plan up to step `steps`. Starts after the last step of the checkpoint `load`, or at the
+ * first step if `load` is NULL. */
 static Run run(const Plan *plan, int64_t vocab, uint32_t steps, const char *load, const char *save)
 {
     Diag d = diag_in(arena);
@@ -90,7 +91,7 @@ static void goes_on(const Plan *plan, int64_t vocab)
         if (after.loss[i] != whole.loss[i] || after.norm[i] != whole.norm[i])
             fail_msg("step %d: loss %.17g, norm %.17g; uninterrupted %.17g, %.17g", i,
                      after.loss[i], after.norm[i], whole.loss[i], whole.norm[i]);
-    assert_true(whole.loss[STEPS - 1] != whole.loss[SAVED]); /* the steps change the loss */
+    assert_true(whole.loss[STEPS - 1] != whole.loss[SAVED]); /* each step changes the loss */
 }
 
 static void tiny_goes_on(const Tiny *t)
@@ -100,7 +101,7 @@ static void tiny_goes_on(const Tiny *t)
 
 /* ---- the same plan ---- */
 
-static void one_rank(void **state)
+static void one_rank_continues(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -109,7 +110,7 @@ static void one_rank(void **state)
     tiny_goes_on(&t);
 }
 
-static void every_kind_of_parallelism(void **state)
+static void every_kind_of_parallelism_continues(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -123,7 +124,7 @@ static void every_kind_of_parallelism(void **state)
     tiny_goes_on(&t);
 }
 
-static void every_stage_of_zero(void **state)
+static void every_stage_of_zero_continues(void **state)
 {
     (void)state;
     for (int k = ZERO_optim; k <= ZERO_optim_grads_params; k++)
@@ -133,13 +134,13 @@ static void every_stage_of_zero(void **state)
             t.use_zero = true, t.zero = (ZeroStrategy)k;
             t.compute = low ? DT_bf16 : DT_f32;
             tiny_goes_on(&t);
-            /* weights that stay gathered between steps are filled, too */
+            /* loading must also fill the weights that stay gathered between steps */
             if (k != ZERO_optim_grads_params) t.zero_options.gather = ZERO_GATHER_eager;
             if (k != ZERO_optim_grads_params) tiny_goes_on(&t);
         }
 }
 
-static void low_precision(void **state)
+static void low_precision_continues(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -148,7 +149,7 @@ static void low_precision(void **state)
     tiny_goes_on(&t);
 }
 
-static void experts_and_their_biases(void **state)
+static void experts_and_their_biases_continue(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -156,7 +157,7 @@ static void experts_and_their_biases(void **state)
     tiny_goes_on(&t);
 }
 
-static void tied_weights_and_fused_ones(void **state)
+static void tied_and_fused_weights_continue(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -169,7 +170,7 @@ static void tied_weights_and_fused_ones(void **state)
     tiny_goes_on(&t);
 }
 
-static void frozen_weights(void **state)
+static void frozen_weights_continue(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -177,7 +178,7 @@ static void frozen_weights(void **state)
     tiny_goes_on(&t);
 }
 
-static void state_that_is_no_weight(void **state)
+static void state_that_is_no_weight_continues(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -207,7 +208,7 @@ static void near(const Run *a, const Run *b, const char *from, const char *to)
     }
 }
 
-/* Saves under each plan, and goes on under each other one. All are plans of one model, with the
+/* Saves under each plan, then continues under every other one. All are plans of one model, with the
  * same micro-steps. */
 static void between(const Tiny *plans, const char *const *names, int n)
 {
@@ -228,7 +229,7 @@ static void between(const Tiny *plans, const char *const *names, int n)
         }
 }
 
-static void any_mesh_of_llama(void **state)
+static void llama_continues_on_any_mesh(void **state)
 {
     (void)state;
     Tiny base = tiny_default(), t[8];
@@ -247,7 +248,7 @@ static void any_mesh_of_llama(void **state)
     between(t, names, 8);
 }
 
-static void any_mesh_of_gpt2(void **state)
+static void gpt2_continues_on_any_mesh(void **state)
 {
     (void)state;
     Tiny base = tiny_default(), t[5];
@@ -262,7 +263,7 @@ static void any_mesh_of_gpt2(void **state)
     between(t, names, 5);
 }
 
-static void any_mesh_of_experts(void **state)
+static void experts_continue_on_any_mesh(void **state)
 {
     (void)state;
     Tiny base = tiny_default(), t[4];
@@ -275,7 +276,7 @@ static void any_mesh_of_experts(void **state)
     between(t, names, 4);
 }
 
-static void any_mesh_of_spectral_norms(void **state)
+static void spectral_norms_continue_on_any_mesh(void **state)
 {
     (void)state;
     Tiny base = tiny_default(), t[3];
@@ -292,10 +293,18 @@ static void any_mesh_of_spectral_norms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_rank),         TEST(every_kind_of_parallelism), TEST(every_stage_of_zero),
-        TEST(low_precision),    TEST(experts_and_their_biases),  TEST(tied_weights_and_fused_ones),
-        TEST(frozen_weights),   TEST(state_that_is_no_weight),   TEST(any_mesh_of_llama),
-        TEST(any_mesh_of_gpt2), TEST(any_mesh_of_experts),       TEST(any_mesh_of_spectral_norms),
+        TEST(one_rank_continues),
+        TEST(every_kind_of_parallelism_continues),
+        TEST(every_stage_of_zero_continues),
+        TEST(low_precision_continues),
+        TEST(experts_and_their_biases_continue),
+        TEST(tied_and_fused_weights_continue),
+        TEST(frozen_weights_continue),
+        TEST(state_that_is_no_weight_continues),
+        TEST(llama_continues_on_any_mesh),
+        TEST(gpt2_continues_on_any_mesh),
+        TEST(experts_continue_on_any_mesh),
+        TEST(spectral_norms_continue_on_any_mesh),
     };
     return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

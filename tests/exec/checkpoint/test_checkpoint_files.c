@@ -1,6 +1,6 @@
-/* Checkpoints that must not be loaded: of another model, optimizer or seed, unfinished, damaged at
- * any byte, or with a manifest that lies. Each is refused with its rule before the first step,
- * because training on a wrong state would go unnoticed. */
+/* Checkpoints that must not be loaded: those of another model, optimizer or seed, unfinished ones,
+ * ones with any damaged byte, and ones whose manifest makes a false statement. Each is refused with
+ * its rule before the first step, because nobody would notice training on a wrong state. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +78,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Loads the checkpoint, and expects one error of this rule with this text. */
+/* Loads the checkpoint. Expects exactly one error, with this rule and this text. */
 static void refused(const Plan *p, const char *path, const char *rule, const char *text)
 {
     const Diag d = run(p, &(CheckpointOptions){.load = path}, 3);
@@ -97,7 +97,7 @@ static void loads(const char *path)
 
 /* ---- another model */
 
-static void another_model(void **state)
+static void another_model_is_refused(void **state)
 {
     (void)state;
     Tiny t = model();
@@ -112,7 +112,7 @@ static void another_model(void **state)
     refused(compiled(&t), saved, "checkpoint-model", "does not contain the state ");
 }
 
-static void fewer_tensors(void **state)
+static void extra_tensors_are_refused(void **state)
 {
     (void)state;
     Tiny t = model(), more = t;
@@ -122,7 +122,7 @@ static void fewer_tensors(void **state)
     refused(plan, other, "checkpoint-model", "which is not part of the plan's model");
 }
 
-static void another_optimizer_and_seed(void **state)
+static void another_optimizer_or_seed_is_refused(void **state)
 {
     (void)state;
     Tiny t = model();
@@ -137,7 +137,7 @@ static void another_optimizer_and_seed(void **state)
 }
 
 /* Samples and dtypes may differ, but not silently. */
-static void other_samples_and_dtypes(void **state)
+static void other_samples_and_dtypes_are_warned_of(void **state)
 {
     (void)state;
     Tiny t = model();
@@ -158,7 +158,7 @@ static void other_samples_and_dtypes(void **state)
     assert_non_null(strstr(d.items.at[0].text, "a text, but this run trains on another"));
 }
 
-static void no_step_is_left(void **state)
+static void a_run_without_a_step_left_is_refused(void **state)
 {
     (void)state;
     const CheckpointOptions load = {.load = saved};
@@ -168,7 +168,7 @@ static void no_step_is_left(void **state)
         assert_string_equal(d.items.at[0].rule, "checkpoint-steps");
         assert_non_null(strstr(d.items.at[0].hint, "use --steps 3 or more"));
     }
-    /* a run that saves may do no step: it only writes the state again */
+    /* A run that saves may have no step left to do: it then only writes the state again. */
     const CheckpointOptions again = {.load = saved, .save = command_new_folder(arena)};
     assert_int_equal(run(plan, &again, 2).items.n, 0);
     assert_int_equal(run(plan, &again, 1).n_errors, 1);
@@ -176,7 +176,7 @@ static void no_step_is_left(void **state)
 
 /* ---- names */
 
-static void folders_and_latest(void **state)
+static void a_folder_loads_what_latest_names(void **state)
 {
     (void)state;
     const char *latest = arena_print(arena, "%s/latest", folder);
@@ -185,7 +185,7 @@ static void folders_and_latest(void **state)
     loads(arena_print(arena, "%s/", saved));
     refused(plan, "no-such-folder", "checkpoint-missing", "No such file");
     refused(plan, command_new_folder(arena), "checkpoint-missing", "nor checkpoints");
-    /* a crash between the two renames that replace a checkpoint */
+    /* looks like a crash between the two renames that replace a checkpoint */
     const char *old = arena_print(arena, "%s.replaced", saved);
     assert_int_equal(rename(saved, old), 0);
     loads(folder);
@@ -202,14 +202,14 @@ static void write_bytes(const char *path, const char *bytes, size_t n)
     assert_true(f != NULL && fwrite(bytes, 1, n, f) == n && fclose(f) == 0);
 }
 
-static void unfinished_saves(void **state)
+static void unfinished_saves_are_refused(void **state)
 {
     (void)state;
     const char *saving = arena_print(arena, "%s/step-00000003.saving", folder);
     assert_int_equal(mkdir(saving, 0777), 0);
     refused(plan, saving, "checkpoint-unfinished",
             "a save that did not end: it has no manifest.json");
-    loads(folder); /* the checkpoint before it */
+    loads(folder); /* finds the finished checkpoint, not the unfinished one */
     const Diag d = run(plan, &(CheckpointOptions){.load = saving}, 3);
     assert_string_equal(d.items.at[0].hint,
                         arena_print(arena, "the newest finished checkpoint is %s", saved));
@@ -250,7 +250,7 @@ static char *bytes_of(const char *path, size_t *n)
     return copy;
 }
 
-static void every_byte_of_the_manifest(void **state)
+static void no_byte_of_the_manifest_may_change(void **state)
 {
     (void)state;
     const char *path = arena_print(arena, "%s/manifest.json", saved);
@@ -272,7 +272,8 @@ static void every_byte_of_the_manifest(void **state)
         text[i] = (char)(text[i] ^ (1 << i % 7));
         arena_free(scratch);
     }
-    assert_true(n_newer <= 1); /* the digit of the version */
+    /* at most the change of the version's digit is reported as a newer version */
+    assert_true(n_newer <= 1);
     for (size_t k = 0; k < n; k += n / 50) {
         write_bytes(path, text, k);
         refused(plan, saved, "checkpoint-damaged", "manifest.json");
@@ -281,7 +282,7 @@ static void every_byte_of_the_manifest(void **state)
     loads(saved);
 }
 
-static void any_byte_of_a_file(void **state)
+static void no_byte_of_a_file_may_change(void **state)
 {
     (void)state;
     const char *path = arena_print(arena, "%s/rank-00001.safetensors", saved);
@@ -306,8 +307,8 @@ static void any_byte_of_a_file(void **state)
     loads(saved);
 }
 
-/* Replaces the first `from` in the manifest, and states the right checksum. */
-static void lie(const char *text, const char *from, const char *to)
+/* Replaces the first `from` in the manifest by `to`, and writes the matching checksum. */
+static void replace_in_manifest(const char *text, const char *from, const char *to)
 {
     const char *at = strstr(text, from), *end = strstr(text, ",\n \"checksum\"");
     assert_true(at != NULL && end != NULL && at < end);
@@ -318,7 +319,7 @@ static void lie(const char *text, const char *from, const char *to)
                        arena_print(arena, "%s,\n \"checksum\": \"%s\"}\n", body, hash));
 }
 
-static void manifests_that_lie(void **state)
+static void false_manifests_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -351,10 +352,11 @@ static void manifests_that_lie(void **state)
     size_t n;
     const char *text = bytes_of(arena_print(arena, "%s/manifest.json", saved), &n);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        lie(text, cases[i].from, cases[i].to);
+        replace_in_manifest(text, cases[i].from, cases[i].to);
         refused(plan, saved, cases[i].rule, cases[i].text);
     }
-    lie(text, "\"step\": 2", "\"step\": 2"); /* the test's own checksum is right */
+    /* Without a false statement the checkpoint loads, so the test computes the right checksum. */
+    replace_in_manifest(text, "\"step\": 2", "\"step\": 2");
     loads(saved);
 }
 
@@ -370,7 +372,7 @@ static void only_the_newest_are_kept(void **state)
     for (int i = 1; i <= 5; i++)
         assert_int_equal(access(arena_print(arena, "%s/step-%08d", other, i), F_OK) == 0, i >= 4);
     assert_int_equal(access(arena_print(arena, "%s/step-notes", other), F_OK), 0);
-    /* A run without a step to do replaces the checkpoint that it loads. */
+    /* A run without a step to do replaces the checkpoint that it has loaded. */
     const char *fifth = arena_print(arena, "%s/step-00000005", other);
     struct stat before, after;
     assert_int_equal(stat(fifth, &before), 0);
@@ -383,7 +385,7 @@ static void only_the_newest_are_kept(void **state)
     assert_int_equal(run(plan, &(CheckpointOptions){.load = other}, 6).n_errors, 0);
 }
 
-static void folders_that_cannot_be_written(void **state)
+static void folders_that_cannot_be_written_are_refused(void **state)
 {
     (void)state;
     const char *file = arena_print(arena, "%s/latest/x", folder);
@@ -394,7 +396,8 @@ static void folders_that_cannot_be_written(void **state)
     assert_non_null(strstr(d.items.at[0].text, "Not a directory"));
 }
 
-/* A file of one rank holds whole tensors under their own names, as other readers expect. */
+/* On one rank, a checkpoint file holds whole tensors under their own names, as other readers
+ * expect. */
 static void one_rank_writes_whole_tensors(void **state)
 {
     (void)state;
@@ -437,19 +440,19 @@ static void one_rank_writes_whole_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(another_model),
-        TEST(fewer_tensors),
-        TEST(another_optimizer_and_seed),
-        TEST(other_samples_and_dtypes),
-        TEST(no_step_is_left),
-        TEST(folders_and_latest),
-        TEST(unfinished_saves),
+        TEST(another_model_is_refused),
+        TEST(extra_tensors_are_refused),
+        TEST(another_optimizer_or_seed_is_refused),
+        TEST(other_samples_and_dtypes_are_warned_of),
+        TEST(a_run_without_a_step_left_is_refused),
+        TEST(a_folder_loads_what_latest_names),
+        TEST(unfinished_saves_are_refused),
         TEST(a_save_without_its_final_name_has_a_manifest),
-        TEST(every_byte_of_the_manifest),
-        TEST(any_byte_of_a_file),
-        TEST(manifests_that_lie),
+        TEST(no_byte_of_the_manifest_may_change),
+        TEST(no_byte_of_a_file_may_change),
+        TEST(false_manifests_are_refused),
         TEST(only_the_newest_are_kept),
-        TEST(folders_that_cannot_be_written),
+        TEST(folders_that_cannot_be_written_are_refused),
         TEST(one_rank_writes_whole_tensors),
     };
     return cmocka_run_group_tests_name("checkpoint files", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A run saves into a folder that may hold checkpoints of other trainings or of other runs, files of
- * the user, links, or a damaged `latest`. Nothing that another run or the user wrote may be
+/* A run saves into a folder that may already hold checkpoints of other trainings or of other runs,
+ * the user's files, links, or a damaged `latest`. Nothing that another run or the user wrote may be
  * lost. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +92,7 @@ static CommandResult shell(const char *script)
 
 /* ---- a folder that is in use */
 
-static void a_training_that_begins_again(void **state)
+static void a_new_training_does_not_overwrite_checkpoints(void **state)
 {
     (void)state;
     works(&(CheckpointOptions){.save = folder, .every = 2}, 4);
@@ -104,8 +104,8 @@ static void a_training_that_begins_again(void **state)
     works(&(CheckpointOptions){.save = other}, 1);
     refused(&(CheckpointOptions){.save = folder, .load = other}, 5, "checkpoint-used",
             in("step-00000004"), "--load");
-    /* A run that starts at an earlier step would replace a later checkpoint, or leave it behind
-     * newer ones. */
+    /* A run that starts at an earlier step would replace a later step's checkpoint, or leave that
+     * stale checkpoint in the folder. */
     refused(&(CheckpointOptions){.save = folder, .load = in("step-00000002")}, 3, "checkpoint-used",
             in("step-00000004 belongs to a later step"), "another folder");
     assert_string_equal(checkpoint_newest(folder, arena), in("step-00000004"));
@@ -116,8 +116,8 @@ static void a_training_that_begins_again(void **state)
     assert_false(is_there("step-00000002"));
 }
 
-/* --keep counts and removes the checkpoints of its own training only. */
-static void another_training_in_the_folder(void **state)
+/* --keep counts and removes only the checkpoints of the run's own training. */
+static void another_trainings_checkpoints_are_kept(void **state)
 {
     (void)state;
     const char *other = command_new_folder(arena);
@@ -132,8 +132,8 @@ static void another_training_in_the_folder(void **state)
     assert_false(is_there("step-00000002") || is_there("step-00000003"));
 }
 
-/* The lock of a process that ended does not count. */
-static void two_runs_at_once(void **state)
+/* A lock file does not count if its process has ended. */
+static void two_runs_cannot_save_at_once(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -154,7 +154,7 @@ static void two_runs_at_once(void **state)
 
 /* ---- files of the user */
 
-static void foreign_files_stay(void **state)
+static void the_users_files_stay(void **state)
 {
     (void)state;
     assert_int_equal(
@@ -167,7 +167,8 @@ static void foreign_files_stay(void **state)
     assert_true(is_there("step-00000002.saving/notes.txt"));
     assert_int_equal(shell("rm -r \"$0/step-00000002.saving\"").exit_code, 0);
     works(&each, 2);
-    /* A checkpoint with notes is kept: --keep ignores it, and a save of its step fails. */
+    /* A checkpoint that contains the user's notes stays: --keep ignores it, and a save of the same
+     * step fails. */
     assert_int_equal(shell("echo >\"$0/step-00000001/notes.txt\"").exit_code, 0);
     assert_int_equal(shell("echo >\"$0/step-00000002/notes.txt\"").exit_code, 0);
     refused(&(CheckpointOptions){.save = folder, .load = folder}, 2, "checkpoint-write",
@@ -178,7 +179,7 @@ static void foreign_files_stay(void **state)
     assert_false(is_there("step-00000003"));
 }
 
-/* A checkpoint was moved to another disk, and a link is in its place. */
+/* The user has moved a checkpoint to another disk and left a link in its place. */
 static void links_are_not_followed(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static void write_latest(const char *text)
     command_write_file(in("latest"), text);
 }
 
-static void a_damaged_latest(void **state)
+static void a_damaged_latest_is_refused(void **state)
 {
     (void)state;
     const CheckpointOptions load = {.load = folder};
@@ -222,7 +223,8 @@ static void a_damaged_latest(void **state)
     write_latest("step-00000009\n");
     refused(&load, 4, "checkpoint-missing", "latest: it names step-00000009, which does not exist",
             newest);
-    write_latest("step-00000002\n"); /* killed after the save of step 3, before `latest` */
+    /* as after a kill between the save of step 3 and the update of `latest` */
+    write_latest("step-00000002\n");
     refused(&load, 2, "checkpoint-steps", in("step-00000003"), "use --steps 4 or more");
     assert_int_equal(unlink(in("latest")), 0);
     refused(&load, 2, "checkpoint-steps", in("step-00000003"), "use --steps 4 or more");
@@ -233,7 +235,7 @@ static void a_damaged_latest(void **state)
     assert_int_equal(shell(arena_print(arena, "cp -r '%s/step-00000004' \"$0\"", other)).exit_code,
                      0);
     refused(&load, 5, "checkpoint-missing", "checkpoints of several trainings", "step-00000004");
-    write_latest("step-00000002\n"); /* step 4 is of the other training */
+    write_latest("step-00000002\n"); /* step 4 belongs to the other training */
     refused(&load, 2, "checkpoint-steps", in("step-00000003"), "use --steps 4 or more");
     assert_int_equal(unlink(in("latest")), 0);
     assert_int_equal(mkdir(in("latest"), 0777), 0);
@@ -241,8 +243,8 @@ static void a_damaged_latest(void **state)
     refused(&(CheckpointOptions){.save = folder}, 1, "checkpoint-used", "latest is a folder", NULL);
 }
 
-/* A damaged checkpoint is refused, and the hint names the one before it. */
-static void a_damaged_one_has_an_older_one(void **state)
+/* A damaged checkpoint is refused, and the hint names the checkpoint before it. */
+static void a_damaged_checkpoint_hints_at_an_older_one(void **state)
 {
     (void)state;
     const CheckpointOptions load = {.load = folder};
@@ -259,9 +261,9 @@ static void a_damaged_one_has_an_older_one(void **state)
             "its format is not", "there is no older checkpoint");
 }
 
-/* ---- removals that break off or fail */
+/* ---- removals that were interrupted or that fail */
 
-static void removals_that_break_off(void **state)
+static void interrupted_removals_are_completed(void **state)
 {
     (void)state;
     works(&(CheckpointOptions){.save = folder, .every = 1}, 3);
@@ -276,7 +278,7 @@ static void removals_that_break_off(void **state)
                  is_there("step-00000003.replaced"));
 }
 
-static void a_removal_that_fails(void **state)
+static void a_failed_removal_is_only_a_warning(void **state)
 {
     (void)state;
     works(&(CheckpointOptions){.save = folder, .every = 1}, 2);
@@ -286,7 +288,7 @@ static void a_removal_that_fails(void **state)
     assert_int_equal(r.exit_code, 0);
     const Diag d =
         run(&(CheckpointOptions){.save = folder, .load = folder, .every = 1, .keep = 1}, 5);
-    assert_int_equal(d.items.n, 1); /* one warning, not one for each save */
+    assert_int_equal(d.items.n, 1); /* one warning for the run, not one for each save */
     assert_int_equal(d.n_errors, 0);
     assert_string_equal(d.items.at[0].rule, "checkpoint-left");
     assert_non_null(strstr(d.items.at[0].text, "cannot remove "));
@@ -298,15 +300,15 @@ static void a_removal_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_training_that_begins_again),
-        TEST(another_training_in_the_folder),
-        TEST(two_runs_at_once),
-        TEST(foreign_files_stay),
+        TEST(a_new_training_does_not_overwrite_checkpoints),
+        TEST(another_trainings_checkpoints_are_kept),
+        TEST(two_runs_cannot_save_at_once),
+        TEST(the_users_files_stay),
         TEST(links_are_not_followed),
-        TEST(a_damaged_latest),
-        TEST(a_damaged_one_has_an_older_one),
-        TEST(removals_that_break_off),
-        TEST(a_removal_that_fails),
+        TEST(a_damaged_latest_is_refused),
+        TEST(a_damaged_checkpoint_hints_at_an_older_one),
+        TEST(interrupted_removals_are_completed),
+        TEST(a_failed_removal_is_only_a_warning),
     };
     return cmocka_run_group_tests_name("checkpoint folder", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* A checkpoint's slices state where their elements are in a rank's buffers. exec/flat.c finds these
- * places in another way, element by element, for initial weights. Both must agree for every element
+/* A checkpoint's slices state where their elements lie in a rank's buffers. exec/flat.c computes
+ * the same places element by element, to fill in initial weights. Both must agree for every element
  * on every rank of every plan of the corpus. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static void mark(void *self, const FlatRun *run)
     p->n_known += run->n;
 }
 
-/* Converts an element of the slice's box into one of the whole tensor. */
+/* Converts the number of an element in the slice's box to its number in the whole tensor. */
 static uint64_t in_tensor(const StateSlice *s, uint64_t element)
 {
     uint64_t whole = 0, stride = 1;
@@ -59,7 +59,7 @@ static bool compare(void *self, const BoxRun *run)
             fail_msg("%s: rank %u, %s: element %llu is not at %llu of the buffer", p->name,
                      p->slice->rank, p->slice->name, (unsigned long long)element,
                      (unsigned long long)at);
-        p->tensor[at] = 0; /* so that a second slice finds nothing here */
+        p->tensor[at] = 0; /* a second slice must not find an element here */
     }
     p->n_found += run->n;
     return true;
@@ -76,7 +76,7 @@ static void check_rank(Places *places, const State *state, Rank rank, Seen *seen
         const Buffer *b = &program->buffers.at[slices.at[i].buffer];
         const uint64_t n = b->bytes / dtype_bytes(b->dtype);
         for (k = i; k < slices.n && slices.at[k].buffer == slices.at[i].buffer;) k++;
-        if (b->unit == 0) continue; /* each rank holds it whole */
+        if (b->unit == 0) continue; /* not divided: each rank holds all of it */
         places->tensor = arena_array(scratch, n, sizeof *places->tensor);
         places->element = arena_array(scratch, n, sizeof *places->element);
         places->n_known = places->n_found = 0;
@@ -120,8 +120,8 @@ static void slices_are_where_weights_begin(void **state)
                   (unsigned long long)seen.grouped, (unsigned long long)seen.elements);
 }
 
-/* The common part of a stored box and a slice of [4, 6], which is in rows of 9 and begins at
- * element 2. */
+/* The overlap of a stored box and a slice of [4, 6]. The slice's rows are 9 apart, and it begins at
+ * element 2 of the buffer. */
 typedef struct Runs {
     uint32_t n;
     BoxRun at[8];
@@ -135,7 +135,7 @@ static bool keep(void *self, const BoxRun *run)
     return runs->n < 3;
 }
 
-static void parts_of_boxes(void **state)
+static void overlaps_of_boxes_are_found(void **state)
 {
     (void)state;
     const StateSlice slice = {.n_dims = 2,
@@ -150,13 +150,13 @@ static void parts_of_boxes(void **state)
     assert_int_equal(runs.n, 2);
     assert_memory_equal(&runs.at[0], (&(BoxRun){0, 2 + 2 * 9 + 2, 4}), sizeof(BoxRun));
     assert_memory_equal(&runs.at[1], (&(BoxRun){5, 2 + 3 * 9 + 2, 4}), sizeof(BoxRun));
-    runs.n = 0; /* boxes that have nothing in common */
+    runs.n = 0; /* boxes without a common part */
     assert_true(box_runs(&slice, (const int64_t[]){6, 8}, (const int64_t[]){4, 6}, keep, &runs));
     assert_int_equal(runs.n, 0);
     /* a callback that fails ends the walk */
     assert_false(box_runs(&slice, (const int64_t[]){0, 0}, (const int64_t[]){10, 20}, keep, &runs));
     assert_int_equal(runs.n, 3);
-    runs.n = 0; /* groups of 2, which lie 10 apart: a run ends with a group */
+    runs.n = 0; /* groups of 2 that begin 10 apart: a run must end where its group ends */
     const StateSlice grouped = {.n_dims = 1,
                                 .dim = {12},
                                 .offset = {4},
@@ -174,7 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_are_where_weights_begin),
-        cmocka_unit_test(parts_of_boxes),
+        cmocka_unit_test(overlaps_of_boxes_are_found),
     };
     return cmocka_run_group_tests_name("checkpoint slices", tests, NULL, NULL);
 }

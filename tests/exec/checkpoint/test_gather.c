@@ -1,6 +1,6 @@
 /* Programs that gather the full state on rank 0 pass the same proofs as plans, and run on loopback.
- * Rank 0 receives, to the last bit, the initial value of each element of each tensor. The bytes
- * that they move follow from the units. */
+ * Rank 0 receives the initial value of each element of each tensor, to the last bit. The number of
+ * bytes that they move follows from the sizes of the units. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -102,7 +102,7 @@ static Tiny mesh(uint32_t pp, uint32_t replicate, uint32_t shard, uint32_t tp)
     return t;
 }
 
-static void arrives_as_it_was_made(void **state)
+static void rank_0_receives_the_initial_values(void **state)
 {
     (void)state;
     static const uint32_t meshes[][4] = {{1, 1, 1, 1}, {1, 1, 3, 1}, {1, 1, 1, 2}, {1, 2, 2, 2},
@@ -141,9 +141,9 @@ static void every_gather_is_proven(void **state)
     assert_true(n > 300);
 }
 
-/* One all_gather for each unit over the shards, and one for each split tensor over tp; two units on
- * the device. */
-static void what_it_costs(void **state)
+/* The program has one all_gather over the shards for each unit, and one over tp for each tensor
+ * that tp splits. At most two units are on the device at a time. */
+static void each_unit_is_gathered_once(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -164,7 +164,7 @@ static void what_it_costs(void **state)
         const Tensor *at = &plan->graph.tensors.at[k];
         if (at->role != ROLE_param || !layout_axes_split(&at->use, -1)) continue;
         uint64_t n = 4;
-        /* a vocabulary of 29 over 2 ranks: 30 with padding, and 32 where it makes logits */
+        /* tp = 2 pads a vocabulary of 29 to 30, and to 32 in the weight that makes logits */
         for (int i = 0; i < at->n_dims; i++)
             n *= (uint64_t)(at->dim[i] == 29 ? i == 0 ? 30 : 32 : at->dim[i]);
         want_split += n;
@@ -181,7 +181,8 @@ static void what_it_costs(void **state)
     assert_int_equal(n_split, 6 * 7 + 2); /* q, k, v, o, w1, w2, w3; embedding and head */
     assert_int_equal(split_bytes, want_split);
     assert_int_equal(n_copies, n_params(plan));
-    /* shards at rest, and at most two units, each flat, packed and whole (twice the local part) */
+    /* All shards, and at most two whole units. A unit exists flat, packed, and whole. (Packed and
+     * whole tensors may take twice the local part.) */
     assert_true(p->bytes <= 4 * (padded / 4 + 2 * (1 + 2 + 2) * largest));
     Cluster cluster = {.device = {.hbm_bytes_per_s = 1e12, .peak_flops = {[DT_f32] = 1e12}},
                        .nodes = 1,
@@ -199,9 +200,9 @@ static void what_it_costs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrives_as_it_was_made),
+        cmocka_unit_test(rank_0_receives_the_initial_values),
         cmocka_unit_test(every_gather_is_proven),
-        cmocka_unit_test(what_it_costs),
+        cmocka_unit_test(each_unit_is_gathered_once),
     };
     return cmocka_run_group_tests_name("gather", tests, NULL, NULL);
 }

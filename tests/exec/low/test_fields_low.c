@@ -1,5 +1,6 @@
-/* Plans of fields in 16 bits, on domains in one and two directions, pass all proofs and run. There,
- * buffers of values and of strips can have different dtypes. */
+/* Plans of fields in 16 bits, with domains divided in one and two directions, pass all proofs and
+ * run. In such plans, a buffer of values and the buffer of its halo strips can have different
+ * dtypes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +10,9 @@
 
 #include "tests/support/command.h"
 
-/* Fields are read in fp32, and convolutions compute in bf16. The strips of the first convolution's
- * border then have another dtype than its output. Runs use the plan's own kernels with scratch. */
+/* Fields are read in fp32, and convolutions compute in bf16. The halo strips of the first
+ * convolution then have another dtype than its output. The run's kernels use the scratch that the
+ * plan reserves. */
 static void plans_in_16_bits_are_proven_and_run(void **state)
 {
     (void)state;

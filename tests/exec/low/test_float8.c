@@ -1,6 +1,6 @@
 /* 8-bit products are rounded equally on many ranks and on one. Largest magnitudes are taken over
- * all ranks, so all scales are equal. Everything else is in fp64. So the results agree as closely
- * as without rounding, and any difference in scales is visible. */
+ * all ranks, so all ranks use the same scales. Everything else is in fp64, so results agree as
+ * closely as without rounding. Any difference in a scale would be visible. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static const int rows[][8] = {
     {1, 2, 1, 2, 1, 2, AC_none, 4}, {0, 3, 1, 1, 0, 1, AC_full, 2},
 };
 
-static void ranks_round_as_one_does(void **state)
+static void many_ranks_round_as_one_rank(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 5 * sizeof rows / sizeof rows[0]; i++) {
@@ -87,7 +87,7 @@ static void ranks_round_as_one_does(void **state)
         t.tp = (uint32_t)r[3], t.tp_options.sequence = r[4], t.pp = (uint32_t)r[5];
         t.ac = (AcMode)r[6], t.microbatches = (uint32_t)r[7];
         t.float8.recipe = recipes[i % 5];
-        /* with gathers of 8-bit weights, which need scales of whole tensors */
+        /* also gathers weights in 8 bits, which needs one scale for the whole tensor */
         t.float8.fsdp_gather = i % 5 == 2;
         check(&t, i + 1);
         if (t.float8.recipe == FLOAT8_tensorwise) continue;
@@ -102,7 +102,7 @@ static void ranks_round_as_one_does(void **state)
 }
 
 /* Returns the number of gathers of 8-bit numbers in the first program. */
-static uint32_t gathers_of_bytes(const Tiny *t)
+static uint32_t count_8_bit_gathers(const Tiny *t)
 {
     Pair p = pair_of(t, 3);
     const Program *program = &p.plan->programs.at[0];
@@ -121,9 +121,9 @@ static void tokens_are_gathered_first(void **state)
     (void)state;
     Tiny t = sizes();
     t.tp = 2, t.tp_options.sequence = true, t.float8.recipe = FLOAT8_rowwise;
-    assert_true(gathers_of_bytes(&t) > 0);
+    assert_true(count_8_bit_gathers(&t) > 0);
     t.float8.gather_first = true;
-    assert_int_equal(gathers_of_bytes(&t), 0);
+    assert_int_equal(count_8_bit_gathers(&t), 0);
 }
 
 /* ---- planted bugs ---- */
@@ -161,7 +161,7 @@ static void expect_seen(Pair *p)
     arena_free(p->arena);
 }
 
-static void gradients_of_another_size_are_seen(void **state)
+static void wrong_gradient_scales_are_seen(void **state)
 {
     (void)state;
     static const double factors[] = {0, 0.5};
@@ -173,7 +173,8 @@ static void gradients_of_another_size_are_seen(void **state)
     }
 }
 
-/* Each rank uses the scale of its own part: the numbers are right but rounded differently. */
+/* Each rank uses the scale of its own part only. Numbers are then still right, but rounded
+ * differently. */
 static void a_missing_maximum_is_seen(void **state)
 {
     (void)state;
@@ -196,9 +197,9 @@ static void a_missing_maximum_is_seen(void **state)
     expect_seen(&p);
 }
 
-/* The gradient of a weight reads the kept form of another tensor of the same shape: the input of
+/* The gradient of a weight reads the 8-bit copy of another tensor of the same shape: the input of
  * the block's MLP instead of the input of its attention. */
-static void another_kept_form_is_seen(void **state)
+static void another_tensors_8_bit_copy_is_seen(void **state)
 {
     (void)state;
     Tiny t = planted();
@@ -229,11 +230,11 @@ static void another_kept_form_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_round_as_one_does),
+        cmocka_unit_test(many_ranks_round_as_one_rank),
         cmocka_unit_test(tokens_are_gathered_first),
-        cmocka_unit_test(gradients_of_another_size_are_seen),
+        cmocka_unit_test(wrong_gradient_scales_are_seen),
         cmocka_unit_test(a_missing_maximum_is_seen),
-        cmocka_unit_test(another_kept_form_is_seen),
+        cmocka_unit_test(another_tensors_8_bit_copy_is_seen),
     };
     return cmocka_run_group_tests_name("float8", tests, NULL, NULL);
 }

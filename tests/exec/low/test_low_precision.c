@@ -1,6 +1,6 @@
-/* Plans in bf16 and f16. After a step, the state of each rank is about as far from fp64 as the
- * state of one rank in the same precision. The highest written byte is the last planned one,
- * including scratch. A planted bug is visible although values are rounded. */
+/* Plans in bf16 and f16. After a step, the state of each rank is about as far from the fp64 result
+ * as the state of one rank in the same precision. The highest byte that is written is the last
+ * planned byte, including scratch. The test finds planted bugs although values are rounded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,8 @@ static Plans plans_of(const Tiny *t, Arena *arena, Diag *d)
 {
     Tiny one = tiny_one_rank(t);
     if (t->fsdp2.mp.param) one.compute = t->fsdp2.mp.param;
-    if (t->fsdp2.copy) one.reduce = one.compute; /* gradients are made in that dtype */
+    /* the fsdp2 option `copy` makes gradients in the compute dtype */
+    if (t->fsdp2.copy) one.reduce = one.compute;
     return (Plans){tiny_plan(t, false, arena, d), tiny_plan(&one, false, arena, d),
                    tiny_plan(&one, true, arena, d)};
 }
@@ -56,13 +57,13 @@ static RoundingResult check(const Tiny *t, uint64_t seed)
                  (unsigned long long)result.predicted_bytes, str_text(&s));
     }
     assert_true(result.n_tensors > 10);
-    result.worst_tensor = NULL; /* it is part of a buffer that is freed */
+    result.worst_tensor = NULL; /* this name is in memory that is freed next */
     arena_free(arena);
     return result;
 }
 
-/* Data, tensor and sequence parallelism, all kinds of checkpointing, both models, both optimizers.
- * Rows are { gpt2, dp_shard, dp_replicate, tp, sequence, ac, micro-batches }. */
+/* Data, tensor and sequence parallelism, all kinds of activation checkpointing, both models, both
+ * optimizers. Rows are { gpt2, dp_shard, dp_replicate, tp, sequence, ac, micro-batches }. */
 static const int rows[][7] = {
     {0, 1, 1, 1, 0, AC_none, 1},      {1, 1, 1, 1, 0, AC_full, 2}, {0, 2, 1, 1, 0, AC_none, 2},
     {1, 1, 2, 1, 0, AC_selective, 3}, {0, 1, 1, 2, 1, AC_none, 1}, {1, 1, 1, 2, 0, AC_none, 1},
@@ -83,7 +84,7 @@ static Tiny tiny_of(uint32_t i, DType compute)
 
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
-static void bf16_compute(void **state)
+static void bf16_compute_is_as_exact_as_one_rank(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < ROWS; i++) {
@@ -93,7 +94,7 @@ static void bf16_compute(void **state)
     }
 }
 
-static void f16_compute(void **state)
+static void f16_compute_is_as_exact_as_one_rank(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < ROWS; i += 3) {
@@ -102,8 +103,8 @@ static void f16_compute(void **state)
     }
 }
 
-/* Gradients and weights in bf16 too, separately and together. */
-static void everything_bf16(void **state)
+/* Gradients and weights are in bf16 too, each alone and both together. */
+static void bf16_state_is_as_exact_as_one_rank(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < ROWS; i += 2) {
@@ -115,7 +116,7 @@ static void everything_bf16(void **state)
     }
 }
 
-static void pipelines(void **state)
+static void pipelines_are_as_exact_as_one_rank(void **state)
 {
     (void)state;
     Tiny t = sizes(DT_bf16);
@@ -127,7 +128,7 @@ static void pipelines(void **state)
 }
 
 /* 8-bit products with all recipes: a wrong or local scale would double the error. */
-static void float8_products(void **state)
+static void float8_products_are_as_exact_as_one_rank(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < FLOAT8_RECIPE_COUNT * ROWS; i++) {
@@ -136,7 +137,7 @@ static void float8_products(void **state)
         t.float8.recipe = (Float8Recipe)(i % FLOAT8_RECIPE_COUNT);
         t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && i % 2;
         RoundingResult r = check(&t, 400 + i);
-        assert_true(r.largest_error > 1e-2); /* 3 and 2 bits of mantissa */
+        assert_true(r.largest_error > 1e-2); /* 8-bit types have 3 or 2 bits of mantissa */
     }
     Tiny t = sizes(DT_bf16);
     t.use_float8 = true;
@@ -147,7 +148,7 @@ static void float8_products(void **state)
 }
 
 /* FSDP2's policy gives the same results as `precision` with the same dtypes. */
-static void fsdp2_policy(void **state)
+static void fsdp2_policy_equals_precision(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < ROWS; i++) {
@@ -155,15 +156,16 @@ static void fsdp2_policy(void **state)
         if (t.dp_shard == 1) continue;
         t.fsdp2.mp.param = DT_bf16;
         t.fsdp2.copy = i % 2;
-        t.sgd = t.sgd || t.fsdp2.copy; /* AdamW turns the smallest gradient into a full step */
+        /* AdamW would turn a tiny rounding error of a gradient into a full step */
+        t.sgd = t.sgd || t.fsdp2.copy;
         t.fsdp2.mp.output = i % 3 ? DT_bf16 : DT_f32;
         RoundingResult r = check(&t, 400 + i);
         assert_true(r.largest_error > 1e-4);
     }
 }
 
-/* All bytes that live between steps. They show that a plan gives the same bits in any order of
- * ranks. */
+/* All bytes that live between steps. If they are equal, the order in which ranks run changes no
+ * bit. */
 typedef struct Bits {
     const Plan *plan;
     Arena *arena;
@@ -221,7 +223,7 @@ static void order_changes_no_bit(void **state)
     arena_free(arena);
 }
 
-/* A sum over ranks becomes a maximum. That is visible although values are rounded. */
+/* A sum over ranks is replaced by a maximum. The test finds this although values are rounded. */
 static void a_wrong_sum_is_seen(void **state)
 {
     (void)state;
@@ -261,7 +263,7 @@ static void set_seed(const Plans *p, uint64_t seed)
     for (size_t i = 0; i < 3; i++) ((Plan *)all[i])->step.seed = seed;
 }
 
-/* Compares on one draw of data, from the seed of the plan. */
+/* Compares the plans on one draw of data, which the plan's seed determines. */
 static bool passes_one_draw(const Plans *p, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -283,8 +285,8 @@ static bool passes_draws(const Plans *p, Arena *arena, uint32_t *draws)
     return fine;
 }
 
-/* A legal plan in bf16, which is so small that one draw in fourteen has more than 1.5 times the
- * error of one rank. With seed 146, even three of the first five draws do. */
+/* A legal plan in bf16. It is so small that its error exceeds 1.5 times the error of one rank in
+ * one of fourteen draws. With seed 146, three of the first five draws exceed it. */
 static void a_legal_plan_is_not_refused_by_chance(void **state)
 {
     (void)state;
@@ -306,12 +308,12 @@ static void a_legal_plan_is_not_refused_by_chance(void **state)
         assert_true(draws > 1 && draws < ROUNDING_DRAWS);
         arena_free(own);
     }
-    assert_true(n_first > 1); /* one draw would refuse a legal plan */
+    assert_true(n_first > 1); /* more than one single draw would have refused this legal plan */
     arena_free(arena);
 }
 
-/* The plan sums gradients over micro-batches in bf16 instead of fp32. Some single draws of data do
- * not show this, but several together do. */
+/* The plan sums gradients over micro-batches in bf16 instead of fp32. Single draws of data may not
+ * show this error, but several draws together do. */
 static void coarse_accumulation_is_seen_on_any_seed(void **state)
 {
     (void)state;
@@ -333,8 +335,8 @@ static void coarse_accumulation_is_seen_on_any_seed(void **state)
     arena_free(arena);
 }
 
-/* A plan rounds to 8 bits where one rank rounds to 11. Its error is too large on every draw of
- * data. */
+/* The plan rounds to 8 bits where the one-rank run rounds to 11. Its error is too large on every
+ * draw of data. */
 static void coarser_rounding_is_seen(void **state)
 {
     (void)state;
@@ -352,8 +354,8 @@ static void coarser_rounding_is_seen(void **state)
     }
 }
 
-/* A program that was planned without scratch is refused with the reason. */
-static void scratch_is_asked_for(void **state)
+/* A program without planned scratch is refused, and the error says why. */
+static void missing_scratch_is_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -377,18 +379,18 @@ static void scratch_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_compute),
-        cmocka_unit_test(f16_compute),
-        cmocka_unit_test(everything_bf16),
-        cmocka_unit_test(pipelines),
-        cmocka_unit_test(float8_products),
-        cmocka_unit_test(fsdp2_policy),
+        cmocka_unit_test(bf16_compute_is_as_exact_as_one_rank),
+        cmocka_unit_test(f16_compute_is_as_exact_as_one_rank),
+        cmocka_unit_test(bf16_state_is_as_exact_as_one_rank),
+        cmocka_unit_test(pipelines_are_as_exact_as_one_rank),
+        cmocka_unit_test(float8_products_are_as_exact_as_one_rank),
+        cmocka_unit_test(fsdp2_policy_equals_precision),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(a_wrong_sum_is_seen),
         cmocka_unit_test(coarser_rounding_is_seen),
         cmocka_unit_test(a_legal_plan_is_not_refused_by_chance),
         cmocka_unit_test(coarse_accumulation_is_seen_on_any_seed),
-        cmocka_unit_test(scratch_is_asked_for),
+        cmocka_unit_test(missing_scratch_is_refused),
     };
     return cmocka_run_group_tests_name("low precision", tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The cost of flash attention. It is computed by hand where its structure determines it. Against
- * published rates it is compared by the error of the whole table, so that no single row decides. */
+/* The cost of flash attention. Where the structure of the kernel determines it, the expected cost
+ * is computed by hand. Against published rates, the test bounds the error of the whole table, so
+ * that no single row decides. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +25,8 @@ static Device small_device(void)
     return d;
 }
 
-/* All products run at the peak without gaps: tiles of 128 by 64, one block for each multiprocessor.
- */
+/* A fit in which all products run at the peak without gaps. Tiles are 128 x 64, and each
+ * multiprocessor runs one block. */
 static const AttentionFit plain = {
     .own = 128, .step = 64, .resident = 1, .part = 1, .wide = 1, .alone = 1, .eight = 1};
 
@@ -45,7 +46,7 @@ static double us(const AttentionWork *w, const AttentionFit *fit)
     return 1e6 * kernel_attention_s(&d, w, fit);
 }
 
-/* 4 blocks for a head of 512 tokens, each 8 steps of 128 x 64 x 512 FLOPs: 33.554 us. */
+/* A head of 512 tokens has 4 blocks. Each takes 8 steps of 128 x 64 x 512 FLOPs: 33.554 us. */
 static void blocks_come_in_waves(void **state)
 {
     (void)state;
@@ -55,7 +56,8 @@ static void blocks_come_in_waves(void **state)
     assert_true(fabs(us(&one, &plain) - block_us) < 1e-6);
     assert_true(fabs(us(&two, &plain) - block_us) < 1e-6);
     assert_true(fabs(us(&three, &plain) - 2 * block_us) < 1e-6);
-    AttentionFit pair = plain; /* two blocks at a time; one alone runs at half the rate */
+    /* a multiprocessor runs two blocks at a time; a block alone runs at half the rate */
+    AttentionFit pair = plain;
     pair.resident = 2;
     pair.alone = .5;
     assert_true(fabs(us(&one, &pair) - 2 * block_us) < 1e-6);
@@ -63,7 +65,7 @@ static void blocks_come_in_waves(void **state)
 }
 
 /* Steps beyond the diagonal are skipped, but tiles on it count fully. So four blocks take 2 + 4 + 6
- * + 8 steps instead of 8 each. */
+ * + 8 steps instead of 4 x 8. */
 static void masked_steps_are_skipped(void **state)
 {
     (void)state;
@@ -71,7 +73,7 @@ static void masked_steps_are_skipped(void **state)
     AttentionWork few = work_of(1, 512, true, false), many = work_of(1000, 512, true, false);
     assert_true(fabs(us(&few, &plain) - 8 * step_us) < 1e-6); /* the longest block decides */
     double even = 1000 * 20 * step_us / 10;
-    /* half a mean block in addition */
+    /* plus half a block, because the last wave is not full: 2.5 of its mean 5 steps */
     assert_true(fabs(us(&many, &plain) - even - 2.5 * step_us) < 1e-6);
     AttentionFit blind = plain;
     blind.unskipped = 1;
@@ -90,23 +92,24 @@ static void a_window_bounds_the_steps(void **state)
     double step_us = 128. * 64 * 4 * 128 / 1e12 * 1e6;
     AttentionWork w = work_of(1000, 2048, true, false), all = w;
     w.window = 100;
-    double even = 1000 * (2 + 15 * 4) * step_us / 10; /* 16 tiles; the first one takes 2 steps */
+    /* 16 tiles; the first one covers only 2 steps */
+    double even = 1000 * (2 + 15 * 4) * step_us / 10;
     assert_true(fabs(us(&w, &plain) - even - 62. / 16 / 2 * step_us) < 1e-6);
     w.window = 4096;
     assert_true(fabs(us(&w, &plain) - us(&all, &plain)) < 1e-9);
-    w.window = 256; /* 2 + 4 + 14 x 6 of 272 */
+    w.window = 256; /* 2 + 4 + 14 x 6 = 90 steps, instead of 272 without a window */
     assert_true(us(&w, &plain) < .5 * us(&all, &plain));
 }
 
-/* The backward pass has five products for each score, the forward pass two. One more kernel adds up
- * the gradients of shared keys. */
+/* The backward pass has five products for each score, the forward pass has two. The backward pass
+ * needs one more kernel, to add up the gradients of shared keys. */
 static void backward_computes_scores_again(void **state)
 {
     (void)state;
     AttentionWork forward = work_of(1000, 4096, false, false);
     AttentionWork backward = work_of(1000, 4096, false, true);
     assert_true(fabs(us(&backward, &plain) / us(&forward, &plain) - 2.5) < 1e-6);
-    backward.head = 192; /* 3 x 192 + 2 x 128 for 192 + 128 */
+    backward.head = 192; /* (3 x 192 + 2 x 128) / (192 + 128) times the FLOPs of the forward pass */
     forward.head = 192;
     assert_true(fabs(us(&backward, &plain) / us(&forward, &plain) - 832. / 320) < 1e-6);
     forward.kernel = ATTENTION_flash2; /* FlashAttention-2 pads the width of values to 192 */
@@ -119,29 +122,29 @@ static void backward_computes_scores_again(void **state)
     shared.kv_heads = 8;
     double more = kernel_attention_s(&d, &shared, &plain) - alone;
     assert_true(fabs(more - 32. * 1024 * 256 * 4 / 1e12) < 1e-12);
-    d.kernel_floor_s = 0; /* without the passes before and after */
+    d.kernel_floor_s = 0; /* without the passes before and after the kernel */
     shared.kv_heads = 32;
     assert_true(fabs(alone - kernel_attention_s(&d, &shared, &plain) - 6e-6) < 1e-12);
 }
 
-/* Work other than products takes a larger share for narrow heads, and in 8 bits. */
-static void softmax_is_beside_products(void **state)
+/* Work beside the products takes a larger share of the time for narrow heads, and in 8 bits. */
+static void softmax_costs_more_for_narrow_heads(void **state)
 {
     (void)state;
     AttentionFit fit = plain;
     fit.softmax = 256;
     AttentionWork w = work_of(1000, 4096, false, false);
     double wide = us(&w, &fit) / us(&w, &plain);
-    assert_true(fabs(wide - 1.5) < 1e-9); /* 512 + 256 */
+    assert_true(fabs(wide - 1.5) < 1e-9); /* a score has 512 FLOPs, and 256 more */
     w.head = w.value = 64;
     assert_true(fabs(us(&w, &fit) / us(&w, &plain) - 2) < 1e-9);
     w.dtype = DT_e4m3;
     assert_true(fabs(us(&w, &fit) / us(&w, &plain) - 3) < 1e-9);
 }
 
-/* FlashAttention-2's instructions are as fast on a multiprocessor of Blackwell as on one of Hopper.
- * CDNA, without fitted rows, is scaled by its large products. */
-static void relatives_lend_their_part(void **state)
+/* FlashAttention-2's instructions run as fast on a multiprocessor of Blackwell as on one of Hopper.
+ * CDNA has no fitted rows, so its rate follows from its large matrix products. */
+static void unfitted_devices_borrow_from_related_ones(void **state)
 {
     (void)state;
     Device hopper = {.arch = "Hopper", .sms = 132, .gemm_efficiency = .806};
@@ -175,9 +178,9 @@ static double on_cdna(const char *arch, AttentionKernel kernel, bool backward)
     return kernel_attention_flops(&w) / kernel_attention_s(&d, &w, NULL) / 1e12;
 }
 
-/* Composable Kernel's published rates: 353, 356, 340 and 310 forward, 194, 202, 205 and 207
- * backward. The kernel that Transformer Engine calls is another one, which is faster. */
-static void cdna_has_rates_of_its_own(void **state)
+/* Composable Kernel's published rates are 353, 356, 340 and 310 TFLOP/s forward, and 194, 202, 205
+ * and 207 backward. Transformer Engine calls another, faster kernel. */
+static void cdna_has_its_own_rates(void **state)
 {
     (void)state;
     const double forward = on_cdna("CDNA3", ATTENTION_flash2, false),
@@ -186,12 +189,12 @@ static void cdna_has_rates_of_its_own(void **state)
     assert_true(fabs(backward / (.155 * 1307.4) - 1) < .001);
     assert_true(forward > 309 && forward < 356 && backward > 194 && backward < 207);
     assert_true(on_cdna("CDNA3", ATTENTION_cudnn, true) > 1.5 * backward);
-    /* the MI250's generation has no published rates */
+    /* no rates are published for the MI250's generation */
     assert_true(on_cdna("CDNA2", ATTENTION_flash2, true) > 1.2 * backward);
 }
 
-/* TFLOP/s of very long attention without a mask. The time of a block before and after its steps
- * hardly counts there. */
+/* TFLOP/s of very long attention without a mask. There, the start and end of a block hardly
+ * count. */
 static double long_rate(double head, bool backward, DType dtype, double exponentials)
 {
     Device d = {.name = "B", .arch = "Blackwell", .sms = 148, .gemm_efficiency = .73};
@@ -207,11 +210,11 @@ static double long_rate(double head, bool backward, DType dtype, double exponent
     return flops / kernel_attention_s(&d, &w, NULL) / 1e12;
 }
 
-/* Blackwell's attention by the loads of its design. 8,192 FLOPs of products a clock: a score of
- * heads of 128 takes 512 / 5,980 clocks forward. An exponential takes 1/16 of a clock, 1/32 on
- * Blackwell Ultra. A tile backward moves 416 KiB through shared memory, 3,328 clocks at 128 bytes a
- * clock. */
-static void blackwell_by_its_loads(void **state)
+/* Blackwell's attention, by the work of each unit. The multiprocessor computes 8,192 FLOPs of
+ * products a clock: forward, a score of a head of 128 takes 512 / 5,980 clocks. An exponential
+ * takes 1/16 of a clock, on Blackwell Ultra 1/32. A backward tile moves 416 KiB through shared
+ * memory, which takes 3,328 clocks at 128 bytes a clock. */
+static void blackwells_rate_follows_from_its_units(void **state)
 {
     (void)state;
     const double peak = 2250, clocks = 512 / 8192.;
@@ -222,8 +225,8 @@ static void blackwell_by_its_loads(void **state)
     double five = 5 * clocks / 2;
     double back = cbrt(pow(five / .73, 3) + pow(1 / 16., 3) + pow(3328. / 128 / 128, 3));
     assert_true(fabs(long_rate(128, true, DT_bf16, 16) / (peak * five / back) - 1) < .02);
-    /* exponentials limit heads of 64, and 8 bits; with twice as many exponentials, these gain most
-     */
+    /* Exponentials limit heads of 64 and 8 bits. These gain most from twice as many
+     * exponentials. */
     double wide = long_rate(128, false, DT_bf16, 32) / long_rate(128, false, DT_bf16, 16);
     double narrow = long_rate(64, false, DT_bf16, 32) / long_rate(64, false, DT_bf16, 16);
     double eight = long_rate(128, false, DT_e4m3, 32) / long_rate(128, false, DT_e4m3, 16);
@@ -243,9 +246,9 @@ static double own_us(double head, double tokens, bool backward, bool special)
     return 1e6 * kernel_attention_s(&d, &w, NULL);
 }
 
-/* A head is as slow as the next larger head size of the tiles. Calls that Hopper's kernels refuse
- * run with mma.sync and take at least 1.4 times as long. */
-static void own_kernels_by_their_tiles(void **state)
+/* A head takes as long as the next larger head size that the tiles have. Calls that Hopper's
+ * kernels refuse run with mma.sync, and take at least 1.4 times as long. */
+static void own_kernels_pay_for_whole_tiles(void **state)
 {
     (void)state;
     for (int backward = 0; backward < 2; backward++) {
@@ -261,7 +264,8 @@ static void own_kernels_by_their_tiles(void **state)
         assert_true(fabs(own_us(136, 2048, backward, false) - own_us(256, 2048, backward, true)) <
                     1e-6);
     }
-    /* tokens that fill no whole tiles add a block; and the gradient is then two kernels */
+    /* Tokens that do not fill whole tiles need one more block, and split the gradient into two
+     * kernels. */
     assert_true(own_us(64, 1032, false, false) < 1.25 * own_us(64, 1024, false, false));
     assert_true(own_us(64, 1032, true, false) > 1.5 * own_us(64, 1024, true, false));
 }
@@ -291,7 +295,7 @@ static double error_of(const char *gpu, const char *kernel, bool causal, double 
     return fabs(flops / s / 1e12 / tflops - 1);
 }
 
-static void published_rates(void **state)
+static void published_rates_are_predicted(void **state)
 {
     (void)state;
     char line[256];
@@ -326,12 +330,12 @@ int main(void)
         cmocka_unit_test(masked_steps_are_skipped),
         cmocka_unit_test(a_window_bounds_the_steps),
         cmocka_unit_test(backward_computes_scores_again),
-        cmocka_unit_test(softmax_is_beside_products),
-        cmocka_unit_test(relatives_lend_their_part),
-        cmocka_unit_test(cdna_has_rates_of_its_own),
-        cmocka_unit_test(blackwell_by_its_loads),
-        cmocka_unit_test(own_kernels_by_their_tiles),
-        cmocka_unit_test(published_rates),
+        cmocka_unit_test(softmax_costs_more_for_narrow_heads),
+        cmocka_unit_test(unfitted_devices_borrow_from_related_ones),
+        cmocka_unit_test(cdna_has_its_own_rates),
+        cmocka_unit_test(blackwells_rate_follows_from_its_units),
+        cmocka_unit_test(own_kernels_pay_for_whole_tiles),
+        cmocka_unit_test(published_rates_are_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

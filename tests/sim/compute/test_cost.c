@@ -1,6 +1,6 @@
-/* The compute model against published timings by shape: the test bounds the mean error of the whole
- * table, not the error of one row. Also keys, the cache, and memory-bound instructions in closed
- * form. */
+/* The compute model against published timings by shape. The test bounds the mean error of the whole
+ * table, not the error of one row. It also tests keys, the cache, and closed forms of memory-bound
+ * instructions. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static FILE *open_data(const char *path)
     return f;
 }
 
-static void gemm_timings(void **state)
+static void published_gemm_timings_are_predicted(void **state)
 {
     (void)state;
     char line[256];
@@ -68,9 +68,9 @@ static void gemm_timings(void **state)
     }
 }
 
-/* Twice the work never takes less time. A full wave takes no more time for each FLOP than a partial
- * one. */
-static void waves_quantise(void **state)
+/* Twice the work never takes less time. A full wave of tiles takes no more time per FLOP than a
+ * partly filled one. */
+static void a_partial_wave_costs_a_full_one(void **state)
 {
     (void)state;
     Device d = device_of(true);
@@ -80,10 +80,11 @@ static void waves_quantise(void **state)
         assert_true(s >= least * (1 - 1e-12));
         least = s;
     }
-    double full = cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 11, 8192, NULL); /* 132 tiles */
+    /* 132 tiles, which is one wave */
+    double full = cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 11, 8192, NULL);
     double over =
         cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 12, 8192, NULL); /* 144: another wave */
-    assert_true(over > 1.2 * full); /* smaller tiles save part of it */
+    assert_true(over > 1.2 * full); /* smaller tiles save a part of the second wave */
 }
 
 static ShapeId shape_of(Plan *plan, int64_t a, int64_t b, int64_t c)
@@ -108,7 +109,7 @@ static Pc add_op(Plan *plan, OpKind op, uint32_t n_in, const ShapeId *shapes, ui
     return list_push(plan->arena, &p->code, in);
 }
 
-static void keys_name_local_sizes(void **state)
+static void keys_contain_local_sizes(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -128,7 +129,7 @@ static void keys_name_local_sizes(void **state)
     arena_free(arena);
 }
 
-static void memory_bound_in_closed_form(void **state)
+static void memory_bound_ops_have_their_closed_form(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -140,7 +141,7 @@ static void memory_bound_in_closed_form(void **state)
     Pc add = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
     Pc again = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
     Pc copy = add_op(plan, OP_copy, 1, shapes, 2, DT_bf16);
-    /* the sizes of its indices are unknown, because it has one input more than its op */
+    /* Has one input more than the op allows, so the sizes of its indices are unknown. */
     Pc unbound = add_op(plan, OP_silu, 2, shapes, 3, DT_bf16);
     const Program *p = &plan->programs.at[0];
     Cost *cost = cost_new(&cluster, NULL, NULL, NULL, arena, &d);
@@ -159,9 +160,9 @@ static void memory_bound_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* An op whose kernel a profile names takes that kernel's time, which includes its start. Each of
- * its further calls starts a kernel, too. */
-static void named_kernels_in_closed_form(void **state)
+/* If a profile names the kernel of an op, the op takes that kernel's time, including its launch.
+ * Each further call of the op launches one more kernel. */
+static void named_kernels_have_their_closed_form(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -193,10 +194,10 @@ static void named_kernels_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Before Blackwell, an 8-bit operand that is not contiguous along the summed index is read and
- * written once more. That is the weight in forward, nothing for the input's gradient, and both
- * operands for the weight's gradient. */
-static void turned_operands_in_closed_form(void **state)
+/* Before Blackwell, an 8-bit operand that is not contiguous along the summed index is copied first:
+ * it is read and written once more. Forward this is the weight, for the input's gradient nothing,
+ * and for the weight's gradient both operands. */
+static void copied_operands_have_their_closed_form(void **state)
 {
     (void)state;
     enum { S = 2048, K = 4096, N = 8192 };
@@ -225,7 +226,7 @@ static void turned_operands_in_closed_form(void **state)
         CostModel without = cost_model(cost_new(&blackwell, NULL, NULL, NULL, arena, &d));
         Ps more = with.compute(with.self, plan, p, in) - without.compute(without.self, plan, p, in);
         const double m = products[i].m, n = products[i].n, k = products[i].k;
-        /* and the difference of the products themselves */
+        /* plus the difference between the two devices' products */
         double s = 2 * products[i].turned / (.8 * 3.35e12);
         s += kernel_gemm_s(&hopper.device, DT_e4m3, 1, m, n, k, kernel_gemm_timed(&hopper.device)) -
              kernel_gemm_s(&blackwell.device, DT_e4m3, 1, m, n, k, NULL);
@@ -234,9 +235,9 @@ static void turned_operands_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Blocks have the rate of their own scales, without copies or kernels behind the product. They read
- * a byte for each number, and one for each 32 numbers. */
-static void blocks_in_closed_form(void **state)
+/* Products with block scales have a rate of their own, without copies and without kernels after the
+ * product. They read one byte for each number, and one for each 32 numbers. */
+static void block_scales_have_their_closed_form(void **state)
 {
     (void)state;
     enum { S = 2048, K = 4096, N = 8192 };
@@ -246,7 +247,7 @@ static void blocks_in_closed_form(void **state)
     Cluster cluster = {.device = device_of(true)};
     cluster.device.arch = "Blackwell";
     cluster.device.peak_flops[DT_e4m3] = 2000e12;
-    /* unlike any device, so that the two rates differ */
+    /* differs from any real device, so that the two rates differ */
     cluster.device.peak_flops[DT_e8m0] = 1000e12;
     const Shape values[] = {{.n_dims = 4, .dim = {1, S, K / 32, 32}},
                             {.n_dims = 3, .dim = {K / 32, 32, N}}};
@@ -257,7 +258,8 @@ static void blocks_in_closed_form(void **state)
     const Program *p = &plan->programs.at[0];
     const Instr *in = program_instr(p, pc);
     assert_int_equal(plan_hbm_bytes(plan, p, in),
-                     (S * K + K * N) / 32 * 33 + S * N); /* all of one byte in this program */
+                     /* in this program, all numbers have one byte */
+                     (S * K + K * N) / 32 * 33 + S * N);
     CostModel model = cost_model(cost_new(&cluster, NULL, NULL, NULL, arena, &d));
     const double s =
         cluster.device.kernel_floor_s + kernel_gemm_s(&cluster.device, DT_e8m0, 1, S, N, K, NULL);
@@ -269,9 +271,9 @@ static void blocks_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* An element of one byte holds a pair of 4-bit numbers. Products run at the rate of 4-bit numbers,
- * and a row of pairs has twice as many numbers. */
-static void pairs_in_closed_form(void **state)
+/* An element of one byte holds two 4-bit numbers. Products run at the rate of 4-bit numbers, and a
+ * row has twice as many numbers as elements. */
+static void four_bit_pairs_have_their_closed_form(void **state)
 {
     (void)state;
     enum { S = 2048, K = 4096, N = 8192 };
@@ -293,7 +295,8 @@ static void pairs_in_closed_form(void **state)
     const Program *p = &plan->programs.at[0];
     const Instr *in = program_instr(p, pc);
     assert_int_equal(plan_hbm_bytes(plan, p, in),
-                     (S * K + K * N) / 16 * 9 + 2 + S * N); /* all of one byte in this program */
+                     /* in this program, all elements have one byte */
+                     (S * K + K * N) / 16 * 9 + 2 + S * N);
     CostModel model = cost_model(cost_new(&cluster, NULL, NULL, NULL, arena, &d));
     const double s =
         cluster.device.kernel_floor_s + kernel_gemm_s(&cluster.device, DT_e2m1x2, 1, S, N, K, NULL);
@@ -305,8 +308,8 @@ static void pairs_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Hopper's and Blackwell's fast products need rows at multiples of 16 bytes. The odd
- * index may be a column of the result, a summed index, or a column of the weight. */
+/* Hopper's and Blackwell's fast products need rows that begin at multiples of 16 bytes. The odd
+ * size may be a column of the result, a summed index, or a column of the weight. */
 static void unaligned_rows_cost_more(void **state)
 {
     (void)state;
@@ -340,9 +343,9 @@ static void unaligned_rows_cost_more(void **state)
     }
 }
 
-/* Only Hopper applies a scale for each row inside the product. Elsewhere the product is written and
- * read once more in fp32, by one kernel more. */
-static void rowwise_scales_in_closed_form(void **state)
+/* Only Hopper applies one scale for each row inside the product. On other devices, one more kernel
+ * reads the product in fp32 and writes it once more. */
+static void rowwise_scales_have_their_closed_form(void **state)
 {
     (void)state;
     enum { S = 2048, K = 4096, N = 8192 };
@@ -379,9 +382,9 @@ static void rowwise_scales_in_closed_form(void **state)
     arena_free(arena);
 }
 
-/* Transfers between host and device use the link; work on the host uses its memory. Rates come from
- * the cluster or from defaults. */
-static void host_memory_in_closed_form(void **state)
+/* Transfers between host and device are limited by the link, work on the host by the host's memory.
+ * The cluster states the rates, or defaults apply. */
+static void host_transfers_have_their_closed_form(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -412,7 +415,7 @@ static void host_memory_in_closed_form(void **state)
     arena_free(arena);
 }
 
-static void measured_kernels_win(void **state)
+static void measured_kernels_replace_modelled_ones(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -438,18 +441,18 @@ static void measured_kernels_win(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gemm_timings),
-        cmocka_unit_test(waves_quantise),
-        cmocka_unit_test(keys_name_local_sizes),
-        cmocka_unit_test(memory_bound_in_closed_form),
-        cmocka_unit_test(named_kernels_in_closed_form),
-        cmocka_unit_test(turned_operands_in_closed_form),
-        cmocka_unit_test(blocks_in_closed_form),
-        cmocka_unit_test(pairs_in_closed_form),
+        cmocka_unit_test(published_gemm_timings_are_predicted),
+        cmocka_unit_test(a_partial_wave_costs_a_full_one),
+        cmocka_unit_test(keys_contain_local_sizes),
+        cmocka_unit_test(memory_bound_ops_have_their_closed_form),
+        cmocka_unit_test(named_kernels_have_their_closed_form),
+        cmocka_unit_test(copied_operands_have_their_closed_form),
+        cmocka_unit_test(block_scales_have_their_closed_form),
+        cmocka_unit_test(four_bit_pairs_have_their_closed_form),
         cmocka_unit_test(unaligned_rows_cost_more),
-        cmocka_unit_test(rowwise_scales_in_closed_form),
-        cmocka_unit_test(host_memory_in_closed_form),
-        cmocka_unit_test(measured_kernels_win),
+        cmocka_unit_test(rowwise_scales_have_their_closed_form),
+        cmocka_unit_test(host_transfers_have_their_closed_form),
+        cmocka_unit_test(measured_kernels_replace_modelled_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* The cost of kernels that move memory and of products of groups. It is computed by hand where
- * their structure determines it, and compared with every published row of a sample. */
+/* The cost of kernels that move memory, and of grouped products. Where the structure of a kernel
+ * determines its cost, the expected cost is computed by hand. Other costs are compared with every
+ * published row of a sample. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,8 +28,9 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-9 * fabs(b);
 }
 
-/* 3 us for the start; 1,000 rows of 50 ns on 10 multiprocessors: 5 us; 100 MB at half the rate: 200
- * us. The cache serves 25 of 100 MB: half of the traffic, for the half that fits. */
+/* The start takes 3 us, 1,000 rows of 50 ns on 10 multiprocessors 5 us, and 100 MB at half the rate
+ * 200 us. The cache serves half of the traffic of those bytes that fit into half of the cache: 25
+ * of 100 MB. */
 static void traffic_has_a_start_rows_and_bytes(void **state)
 {
     (void)state;
@@ -38,7 +40,8 @@ static void traffic_has_a_start_rows_and_bytes(void **state)
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 208e-6));
     fit.near = .5;
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 8e-6 + 200e-6 * .875));
-    work.bytes = 10e6; /* at most all of it comes from the cache */
+    /* all bytes fit into the cache, and no more than half of their traffic is saved */
+    work.bytes = 10e6;
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 8e-6 + 20e-6 * .5));
     d.arch = "cpu";
     assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 10e-6));
@@ -46,7 +49,7 @@ static void traffic_has_a_start_rows_and_bytes(void **state)
 
 /* Every kernel has constants on every device. With them, more bytes or rows never take less
  * time. */
-static void every_kernel_has_numbers(void **state)
+static void more_bytes_never_take_less_time(void **state)
 {
     (void)state;
     static const char *const archs[] = {"Ampere", "Hopper", "Blackwell", "CDNA3", "Volta"};
@@ -65,9 +68,10 @@ static void every_kernel_has_numbers(void **state)
     }
 }
 
-/* Equal groups cost as much as a batch. With 8 tiles on 10 multiprocessors, one more group needs a
- * second wave. Uneven groups with as many rows pay for tiles that are not full. */
-static void groups_are_tiles_of_each(void **state)
+/* Equal groups cost as much as one batched product. On 10 multiprocessors, 8 tiles take one wave,
+ * and one more group needs a second wave. Uneven groups with as many rows pay for tiles that are
+ * partly empty. */
+static void groups_pay_for_their_own_tiles(void **state)
 {
     (void)state;
     Device d = small_device();
@@ -83,18 +87,18 @@ static void groups_are_tiles_of_each(void **state)
     assert_true(
         close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit), 2 * tile_s));
     const double no_rows[] = {0, 0, 0, 0};
-    d.arch = "Hopper"; /* its kernels count a start and an end, but not without tiles */
+    d.arch = "Hopper"; /* Hopper's kernels have a start and an end, but not if there are no tiles */
     fit.fill_us = 8;
     assert_true(kernel_grouped_gemm_s(&d, DT_bf16, 4, no_rows, 512, 4096, &fit) == 0);
-    d.arch = "cpu"; /* the CPU has no tiles, so only the number of rows counts */
+    d.arch = "cpu"; /* a CPU has no tiles, so only the number of rows counts */
     assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit),
                          2. * 512 * 512 * 4096 / 10e12));
 }
 
-/* Products of 2048, 4096 and 8192 cubed in bf16 on a B200, at the rates that are reported for
- * cuBLAS [TFLOP/s]. Tiles of 256 x 128 on pairs of multiprocessors explain the second rate: 7
- * waves, not 8 half-empty ones. */
-static void blackwell_writes_tiles_beside_products(void **state)
+/* Rates that are reported for cuBLAS on a B200 [TFLOP/s]: bf16 products of 2048, 4096 and 8192
+ * cubed. Tiles of 256 x 128 on pairs of multiprocessors explain the second rate: there are 7 waves
+ * instead of 8 with some half empty. */
+static void blackwells_products_match_reported_rates(void **state)
 {
     (void)state;
     Device d = {.name = "B200", .arch = "Blackwell", .sms = 148, .gemm_efficiency = .73};
@@ -109,15 +113,16 @@ static void blackwell_writes_tiles_beside_products(void **state)
         if (fabs(tflops / reported[i][1] - 1) > .005) fail_msg("%g cubed: %g TFLOP/s", n, tflops);
     }
     const GemmFit *fit = kernel_gemm_fit(&d);
-    d.kernel_floor_s = 0; /* twice the waves take twice the time: a tile has no time of its own */
+    /* twice the waves take twice the time, because a tile has no fixed time */
+    d.kernel_floor_s = 0;
     double one = kernel_gemm_s(&d, DT_bf16, 1, 148 * 128, 256, 1024, fit);
     assert_true(close_to(kernel_gemm_s(&d, DT_bf16, 1, 2 * 148 * 128, 256, 1024, fit), 2 * one));
 }
 
-/* A tile on each multiprocessor, with 3 us before and after its products. On Ampere a sum into fp32
- * moves four times the bytes of a 16-bit result, so it takes 12 us. Since Hopper, results move
- * beside products. */
-static void sums_end_their_tiles_later(void **state)
+/* Each multiprocessor has one tile, with 3 us before and after its products. On Ampere, adding to
+ * an fp32 sum moves four times the bytes of a 16-bit result, so it takes 12 us. Since Hopper,
+ * results move while products run. */
+static void fp32_sums_lengthen_amperes_tiles(void **state)
 {
     (void)state;
     Device d = small_device();
@@ -130,15 +135,15 @@ static void sums_end_their_tiles_later(void **state)
     assert_true(close_to(kernel_product_s(&d, &sum, &fit), tile_s + 12e-6));
     d.arch = "Hopper";
     assert_true(close_to(kernel_product_s(&d, &sum, &fit), tile_s + 3e-6));
-    d.hbm_bytes_per_s = 1e9; /* the memory limits it: 6 of 8 bytes more for each result */
+    d.hbm_bytes_per_s = 1e9; /* the memory limits it: each result moves 8 bytes instead of 2 */
     const double more = cost_product_s(&d, &sum, &fit) - cost_product_s(&d, &work, &fit);
     assert_true(close_to(more, 6. * 1280 * 256 / 1e9));
 }
 
-/* Four tiles on each multiprocessor. On Ampere each of them has its own start and end. Since
- * Hopper, blocks stay on their multiprocessors, so that only the first start and the last end
- * remain. A kernel that stores results apart adds all of them at the rate of the memory. */
-static void tiles_hide_each_others_ends(void **state)
+/* Each multiprocessor has four tiles. On Ampere, each tile has its own start and end. Since Hopper,
+ * blocks stay on their multiprocessors, so only the first start and the last end count. A kernel
+ * that stores results separately adds the time of all of them, at the rate of the memory. */
+static void hopper_hides_the_ends_of_its_tiles(void **state)
 {
     (void)state;
     Device d = small_device();
@@ -154,9 +159,9 @@ static void tiles_hide_each_others_ends(void **state)
     assert_true(close_to(kernel_product_s(&d, &work, &fit), tiles_s + 3e-6 + stored_s));
 }
 
-/* If scores stay in registers, they only cost their softmax: the number of FLOPs at the peak that
- * was fitted for flash attention. */
-static void a_softmax_goes_along(void **state)
+/* If scores stay in registers, they cost only their softmax: a number of FLOPs at the peak rate,
+ * which was fitted for flash attention. */
+static void scores_in_registers_cost_a_softmax(void **state)
 {
     (void)state;
     Device d = small_device();
@@ -165,9 +170,9 @@ static void a_softmax_goes_along(void **state)
     assert_true(close_to(kernel_softmax_s(&d, 1e6), 1e6 * flops / 10e12));
 }
 
-/* The limit is 1 kW, and the device draws 0.1 of it at any clock. At clock f, a kernel draws still
- * + W x f^3. Either this is the whole limit, or f is the full clock. Large products run at 0.75 of
- * the clock. */
+/* The device may draw 1 kW. It draws 0.1 of that at any clock, plus W f^3 while a kernel runs at
+ * the clock f. A kernel runs at the clock at which this is the limit, but at most at the full
+ * clock. Large products run at 0.75 of the full clock. */
 static void light_kernels_have_a_higher_clock(void **state)
 {
     (void)state;
@@ -185,14 +190,14 @@ static void light_kernels_have_a_higher_clock(void **state)
         assert_true(rate < 1 ? s <= before : close_to(s, 1));
         before = s;
     }
-    assert_true(close_to(before, .75)); /* without products it has the whole clock */
-    assert_true(kernel_lasting_s(&lasting, DT_f32, 1e3, 1) == 1); /* never slowed */
+    assert_true(close_to(before, .75)); /* without products, it runs at the full clock */
+    assert_true(kernel_lasting_s(&lasting, DT_f32, 1e3, 1) == 1); /* never slowed down */
     d.light_power = 0;
     assert_true(kernel_lasting_s(&d, DT_bf16, 1e3, 1) == 1);
 }
 
-/* A longer kernel at the clock of large products is also longer at its own clock. Bounds rely on
- * this. */
+/* If a kernel takes longer than another at the clock of large products, it also takes longer when
+ * each runs at its own clock. Bounds rely on this. */
 static void a_clock_keeps_the_order_of_kernels(void **state)
 {
     (void)state;
@@ -216,12 +221,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(traffic_has_a_start_rows_and_bytes),
-        cmocka_unit_test(every_kernel_has_numbers),
-        cmocka_unit_test(groups_are_tiles_of_each),
-        cmocka_unit_test(blackwell_writes_tiles_beside_products),
-        cmocka_unit_test(sums_end_their_tiles_later),
-        cmocka_unit_test(tiles_hide_each_others_ends),
-        cmocka_unit_test(a_softmax_goes_along),
+        cmocka_unit_test(more_bytes_never_take_less_time),
+        cmocka_unit_test(groups_pay_for_their_own_tiles),
+        cmocka_unit_test(blackwells_products_match_reported_rates),
+        cmocka_unit_test(fp32_sums_lengthen_amperes_tiles),
+        cmocka_unit_test(hopper_hides_the_ends_of_its_tiles),
+        cmocka_unit_test(scores_in_registers_cost_a_softmax),
         cmocka_unit_test(light_kernels_have_a_higher_clock),
         cmocka_unit_test(a_clock_keeps_the_order_of_kernels),
     };

@@ -29,8 +29,8 @@ static Device h200(void)
 }
 
 /* Attention forward, in traced steps of gpt2_124m, gpt2_1_5b and llama_1b (gpt2_1_5b was not used
- * to choose the constants), and its gradient in one kernel, timed alone. In a step the clock is
- * lower; earlier forms of that kernel took 1.14 and 1.20 times as long there. */
+ * to choose the constants). Also its gradient as one kernel, timed alone: in a step the clock is
+ * lower, so that earlier versions of that kernel took 1.14 and 1.20 times as long there. */
 static const struct {
     double samples, tokens, groups, heads;
     bool backward;
@@ -72,7 +72,8 @@ static double grad_s(const Device *d, AttentionWork w)
     return kernel_attention_s(d, &w, NULL);
 }
 
-/* The gradient as one kernel takes only full tiles; mma.sync takes every call, but is slower. */
+/* Only full tiles can have their gradient in one kernel. mma.sync takes every call, but is
+ * slower. */
 static void a_call_gets_the_fastest_kernel_that_takes_it(void **state)
 {
     (void)state;
@@ -80,22 +81,23 @@ static void a_call_gets_the_fastest_kernel_that_takes_it(void **state)
     AttentionWork full = attention_of(64, 1024, 12, 1), odd = full, wide = full;
     odd.keys = odd.queries = 1025;
     assert_true(grad_s(&d, odd) > 1.15 * grad_s(&d, full));
-    wide.head = wide.value = 80; /* runs on tiles for heads of 128 */
+    wide.head = wide.value = 80; /* runs in tiles for heads of 128 */
     assert_true(kernel_attention_s(&d, &wide, NULL) > kernel_attention_s(&d, &full, NULL));
     assert_true(grad_s(&d, wide) > 1.2 * grad_s(&d, full));
-    /* Hopper's kernels take a part of the keys (tests/cuda/attention/test_attention_part.c), but
-     * not as one kernel, for which there is no scratch */
+    /* Hopper's kernels can attend to a part of the keys
+     * (tests/cuda/attention/test_attention_part.c), but then the gradient has no scratch to run as
+     * one kernel. */
     AttentionWork part = full;
     part.in_parts = true;
     assert_true(kernel_attention_s(&d, &part, NULL) == kernel_attention_s(&d, &full, NULL));
     assert_true(grad_s(&d, part) > grad_s(&d, full) && grad_s(&d, part) < 1.4 * grad_s(&d, full));
-    /* mma.sync alone computes dropout, at half the rate of Hopper's kernels */
+    /* only mma.sync computes dropout, at half the rate of Hopper's kernels */
     AttentionWork special = full;
     special.special = true;
     assert_true(kernel_attention_s(&d, &special, NULL) > 1.2 * kernel_attention_s(&d, &full, NULL));
     assert_true(grad_s(&d, special) > 1.5 * grad_s(&d, full));
-    /* with four query heads for each KV head, a block's walk is longer, and fewer blocks share the
-     * work */
+    /* With four query heads for each KV head, a block takes more steps, and fewer blocks divide the
+     * work. */
     AttentionWork few = attention_of(1, 1024, 12, 1), grouped = few;
     grouped.kv_heads /= 4;
     assert_true(grad_s(&d, grouped) > grad_s(&d, few));
@@ -126,7 +128,7 @@ static void products_are_as_measured(void **state)
     }
 }
 
-static void only_own_runs_on_hopper_have_them(void **state)
+static void only_own_runs_on_hopper_use_these_constants(void **state)
 {
     (void)state;
     const Runtime other = {.name = "torchtitan", .attention = ATTENTION_cudnn}, own = {0};
@@ -148,7 +150,8 @@ static void only_own_runs_on_hopper_have_them(void **state)
     assert_int_equal(runtime_attention(&other, &d), ATTENTION_cudnn);
     assert_int_equal(runtime_attention(&own, &next), ATTENTION_cudnn);
     assert_int_equal(runtime_attention(&own, &d), ATTENTION_tandem);
-    /* 100 MB at half of 4.32 TB/s: 46.3 us; 1,320 rows of 0.5 us on 132 multiprocessors: 5 us */
+    /* 100 MB at half of 4.32 TB/s take 46.3 us; 1,320 rows of 0.5 us on 132 multiprocessors take 5
+     * us. */
     const OwnFit fit = {.part = .5, .row_us = .5};
     assert_true(fabs(own_memory_s(&d, &fit, 1320, 100e6) - (46.2963e-6 + 5e-6)) < 1e-10);
 }
@@ -174,8 +177,8 @@ static double step_s(const char *script)
     return s;
 }
 
-/* The target is 5 %. The constants come from kernels, not from these steps. The numbers are means
- * of the two steps of each plan that were measured last (docs/explanation/on-an-h200.md). */
+/* The target is 5 %. The constants come from timings of kernels, not of these steps. The numbers
+ * are means of the two newest measured steps of each plan (docs/explanation/on-an-h200.md). */
 static void steps_are_as_measured(void **state)
 {
     (void)state;
@@ -189,7 +192,7 @@ int main(void)
         cmocka_unit_test(attention_is_as_measured),
         cmocka_unit_test(a_call_gets_the_fastest_kernel_that_takes_it),
         cmocka_unit_test(products_are_as_measured),
-        cmocka_unit_test(only_own_runs_on_hopper_have_them),
+        cmocka_unit_test(only_own_runs_on_hopper_use_these_constants),
         cmocka_unit_test(steps_are_as_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
-/* Device memory of communicators, compared with NCCL's own sizes and with measurements. An H100's
- * ring has 24 channels x 12 MiB, a B200's ring 32. Reductions in the switch take 256 or 384 MiB,
- * and 1.5 GiB on NVL72. Messages take 384 MiB for each peer, so 2.63 GiB after an all-to-all of 8
- * ranks (NCCL's issue 1685 reports 3.3 GB for it). */
+/* Device memory of communicators, compared with NCCL's own sizes and with measurements. A ring
+ * takes 24 channels x 12 MiB on an H100, and 32 on a B200. Reductions in the switch take 256 or 384
+ * MiB, and 1.5 GiB on NVL72. Messages take 384 MiB for each peer, so an all-to-all of 8 ranks
+ * takes 2.63 GiB. (NCCL's issue 1685 reports 3.3 GB for it.) */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,8 @@ static Cluster machine(const char *arch, uint32_t nodes, uint32_t per_node)
 
 static const Runtime framework = {.name = "test"};
 
-/* Returns the single communicator of `n` ranks in a node that one op of that size creates. */
+/* Returns the memory of the one communicator that an op of that size creates for `n` ranks in a
+ * node. */
 static CommMemory alone(const Cluster *cluster, OpKind op, uint32_t n, uint64_t bytes)
 {
     Arena *arena = arena_new();
@@ -47,7 +48,7 @@ static CommMemory alone(const Cluster *cluster, OpKind op, uint32_t n, uint64_t 
     return m;
 }
 
-static void sizes_are_nccls(void **state)
+static void sizes_equal_nccls(void **state)
 {
     (void)state;
     Cluster hopper = machine("Hopper", 1, 8), blackwell = machine("Blackwell", 1, 8),
@@ -67,8 +68,8 @@ static void sizes_are_nccls(void **state)
     assert_int_equal(m.message_bytes, 7 * 384 * MIB);
 }
 
-/* NCCL_BUFFSIZE changes the buffer of one of the three protocols, at both ends of a NIC, and at the
- * receiving end within a node. */
+/* NCCL_BUFFSIZE changes the buffer of one of the three protocols: at both ends between nodes, and
+ * at the receiver within a node. */
 static void a_network_may_need_larger_buffers(void **state)
 {
     (void)state;
@@ -80,9 +81,9 @@ static void a_network_may_need_larger_buffers(void **state)
     assert_int_equal(alone(&larger, OP_all_reduce, 8, 1024 * MIB).switch_bytes, 256 * MIB);
 }
 
-/* One rank on each node: all of a ring goes through NICs, with buffers of two protocols at both
- * ends. */
-static void nics_have_their_own(void **state)
+/* With one rank on each node, all traffic of a ring goes through NICs. Both ends have the buffers
+ * of two protocols. */
+static void nics_have_their_own_buffers(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -98,13 +99,13 @@ static void nics_have_their_own(void **state)
     assert_int_equal(m->n_nodes, 8);
     assert_true(m->channels > 0);
     assert_int_equal(m->ring_bytes, m->channels * 2 * (4 * MIB + 4915200));
-    assert_int_equal(m->n_peers, 7); /* the ranks that share the traffic of the NIC */
+    assert_int_equal(m->n_peers, 7); /* the 7 ranks whose traffic shares the NIC */
     assert_true(m->message_bytes >= m->channels * 4 * MIB);
     assert_true(m->message_bytes < m->channels * 8 * MIB);
     arena_free(arena);
 }
 
-/* Returns the number of nodes with ranks of rank 0's group, by a walk over all ranks. */
+/* Returns on how many nodes the ranks of rank 0's group are, by visiting every rank. */
 static uint32_t nodes_of(const Mesh *mesh, AxisSet axes, uint32_t per_node)
 {
     uint32_t n = 0, last = UINT32_MAX;
@@ -116,7 +117,7 @@ static uint32_t nodes_of(const Mesh *mesh, AxisSet axes, uint32_t per_node)
     return n;
 }
 
-static void groups_lie_on_nodes(void **state)
+static void nodes_of_groups_are_counted(void **state)
 {
     (void)state;
     static const AxisName names[] = {AXIS_dp_shard, AXIS_tp};
@@ -137,9 +138,9 @@ static void groups_lie_on_nodes(void **state)
         }
 }
 
-/* Four stages. In Tandem's executor, forward and backward are two communicators on all ranks, and
- * in each of them a stage sends one way. A framework has one group. */
-static void stages_have_neighbours(void **state)
+/* Four stages. Tandem's executor has two communicators of all ranks, one for each direction. In
+ * each of them, a stage only sends to one neighbour. A framework has one communicator for both. */
+static void stages_need_buffers_for_their_neighbours(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -162,7 +163,7 @@ static void stages_have_neighbours(void **state)
         assert_int_equal(list.at[0].message_bytes, list.at[0].n_peers * 384 * MIB);
         bytes = comm_memory(plan, i, &c, NULL, arena, &list);
         assert_int_equal(list.n, 2);
-        uint64_t sum = MIB; /* the communicator of all ranks, without connections */
+        uint64_t sum = MIB; /* the communicator of all ranks, before it has any connections */
         for (uint32_t k = 0; k < 2; k++) {
             bool forward = list.at[k].stream == STREAM_pp_forward;
             uint64_t to = forward ? i < 3 : i > 0, from = forward ? i > 0 : i < 3;
@@ -179,8 +180,8 @@ static void stages_have_neighbours(void **state)
     arena_free(arena);
 }
 
-/* DeepEP and HybridEP exchange tokens in their own buffers, so NCCL has none for these messages. It
- * keeps the buffers of other exchanges. */
+/* DeepEP and HybridEP exchange tokens in their own buffers, so NCCL needs none for these messages.
+ * NCCL still has the buffers of other exchanges. */
 static void another_library_has_its_own_buffers(void **state)
 {
     (void)state;
@@ -205,8 +206,8 @@ static void another_library_has_its_own_buffers(void **state)
     }
 }
 
-/* A plan that sends nothing, has one rank, or uses no device needs no memory. */
-static void nothing_takes_nothing(void **state)
+/* A plan needs no such memory if it sends nothing, has one rank, or uses no device. */
+static void without_communication_no_memory_is_needed(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -228,13 +229,13 @@ static void nothing_takes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_nccls),
+        cmocka_unit_test(sizes_equal_nccls),
         cmocka_unit_test(a_network_may_need_larger_buffers),
-        cmocka_unit_test(nics_have_their_own),
-        cmocka_unit_test(groups_lie_on_nodes),
-        cmocka_unit_test(stages_have_neighbours),
+        cmocka_unit_test(nics_have_their_own_buffers),
+        cmocka_unit_test(nodes_of_groups_are_counted),
+        cmocka_unit_test(stages_need_buffers_for_their_neighbours),
         cmocka_unit_test(another_library_has_its_own_buffers),
-        cmocka_unit_test(nothing_takes_nothing),
+        cmocka_unit_test(without_communication_no_memory_is_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* Memory of other frameworks, compared with their own closed forms: activations of a layer
+/* Memory of other frameworks, compared with published closed forms: activations of a layer
  * (Korthikanti et al., arXiv 2205.05198), bytes of a parameter, micro-batches in flight. The test
- * subtracts two plans that differ in one thing, so that terms outside the forms cancel out. */
+ * subtracts two plans that differ in one thing. So memory that the closed forms leave out
+ * cancels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,8 +36,8 @@ static const Plan *plan_of(const char *code, Config *config, Arena *arena)
     return plan;
 }
 
-/* Returns the allocated bytes of a GPT under Megatron: of the fullest rank, or of the first stage.
- */
+/* Returns the allocated bytes of a GPT under Megatron: of the fullest rank or, if `first`, of the
+ * first stage. */
 static double allocated(const Case *c, bool first)
 {
     Arena *arena = arena_new();
@@ -64,7 +65,7 @@ static double allocated(const Case *c, bool first)
 
 static void near(const char *what, double is, double form, double within)
 {
-    /* optimizer state, which the form does not count */
+    /* plus optimizer state, which the closed form does not count */
     if (fabs(is - form) > within * form + .7 * 1048576)
         fail_msg("%s: %.2f MiB, the form says %.2f", what, is / 1048576, form / 1048576);
 }
@@ -78,8 +79,8 @@ static double layer_parameters(const Case *c)
 static const char NO_SCORES[] = "(function() local r = require 'runtimes.megatron2022'\n"
                                 "  r.ops.attention.scores = 0 return r end)()";
 
-/* Activations of a layer, if nothing is recomputed (without and with sequence parallelism), if only
- * the attention core is, and if everything is. */
+/* Activations of a layer in three cases, each with and without sequence parallelism: nothing is
+ * recomputed, only the attention core is, or everything is. */
 static void activations_are_those_of_the_formulas(void **state)
 {
     (void)state;
@@ -107,9 +108,9 @@ static void activations_are_those_of_the_formulas(void **state)
     }
 }
 
-/* Megatron's bytes for each parameter: 18 alone; with the distributed optimizer 6 + 12 / dp, or 4 +
- * 12 / dp if gradients are reduced and summed in bf16. */
-static void states_are_so_many_bytes_a_parameter(void **state)
+/* Megatron's bytes for each parameter. One rank has 18. With the distributed optimizer there are 6
+ * + 12 / dp, or 4 + 12 / dp if gradients are reduced and summed in bf16. */
+static void states_have_megatrons_bytes_per_parameter(void **state)
 {
     (void)state;
     const struct {
@@ -135,8 +136,8 @@ static void states_are_so_many_bytes_a_parameter(void **state)
         }
 }
 
-/* The first stage keeps min(p, m) micro-batches of its L / p layers; interleaved with v chunks it
- * keeps L (1 + (p - 1) / (p v)). */
+/* The first stage keeps the activations of min(p, m) micro-batches of its L / p layers. Interleaved
+ * with v chunks, it keeps L (1 + (p - 1) / (p v)). */
 static void the_first_stage_keeps_what_is_in_flight(void **state)
 {
     (void)state;
@@ -149,25 +150,25 @@ static void the_first_stage_keeps_what_is_in_flight(void **state)
         Case c = {L, h, a, s, b, 2, p, 1, 16, pass, SCORES};
         double full = allocated(&c, true);
         c.pp = 1, c.layers = L / p, c.microbatches = 1, c.passes = "tp { sequence = true }";
-        /* the form also has the head: little, with so small a vocabulary */
+        /* The form also counts the head, which is small with so small a vocabulary. */
         double one = allocated(&c, true);
         double layers = v > 1 ? L * (1 + (p - 1) / (p * v)) : L;
         near(pass, full - one, (layers - L / p) * layer, .002);
     }
 }
 
-/* The number of fp32 copies of the logits at the peak, compared with a compiled loss without
- * copies. PyTorch's own loss has three, DTensor's parallel one four. Megatron's loss works in place
- * on one copy. It writes the gradient in 16 bits beside this copy, when the logits no longer
- * exist. */
-static void a_loss_has_so_many_copies_of_the_logits(void **state)
+/* The number of fp32 copies of the logits at the peak. A compiled loss without copies is the
+ * reference. PyTorch's own loss has three copies, DTensor's parallel loss four. Megatron's loss
+ * works in place on one copy. When the logits are freed, it writes the gradient in 16 bits beside
+ * this copy. */
+static void losses_copy_the_logits_as_often_as_known(void **state)
 {
     (void)state;
     const double logits = 2. * 1024 * 131072, gradients = 4. * 2 * 64 * 131072;
     static const struct {
         const char *runtime;
         double copies;
-        bool holds; /* the gradients exist before the loss */
+        bool holds; /* the gradients already exist at the loss */
     } cases[] = {{"torchtitan", 0, false},
                  {"torchtitan2024", 3, false},
                  {"torchtitan2024_tp", 4, false},
@@ -194,7 +195,7 @@ static void a_loss_has_so_many_copies_of_the_logits(void **state)
     }
 }
 
-/* A Llama under DeepSpeed with Liger. `edit` changes its profile r. */
+/* A Llama under DeepSpeed with Liger. `edit` is code that changes its profile r. */
 static const Plan *deepspeed_plan(int layers, int seq, const char *passes, const char *edit,
                                   Config *config, Arena *arena)
 {
@@ -225,12 +226,12 @@ static double deepspeed_bytes(int layers, int seq, const char *passes, const cha
 #define ZERO2 "zero 'optim_grads'"
 static const double llama_layer = 1024 * (2 * 1024 + 2 * 256 + 3 * 3584) + 2 * 1024;
 
-/* Bytes for each parameter: the weights in 16 bits (2), the optimizer's own in fp32 (12), and
- * gradients (2; during the step 4 more). Stage 3 shards all of them. With the optimizer on the
- * host, only 2 stay on the device. In stage 2 the weights are whole and gradients exist twice. The
- * tolerance covers blocks that the allocator does not split. In stage 3 a layer also keeps its
- * input, but no longer at the peak. */
-static void zero_is_so_many_bytes_a_parameter(void **state)
+/* Bytes for each parameter: weights in 16 bits (2), the optimizer's fp32 state (12), and gradients
+ * (2, during the step 4 more). Stage 3 shards all of them. With the optimizer on the host, only the
+ * 2 of the weights stay on the device. In stage 2 the weights are whole and gradients exist twice.
+ * The tolerance covers blocks that the allocator does not split. In stage 3 a layer also keeps its
+ * input, but not at the peak. */
+static void zero_states_have_their_bytes_per_parameter(void **state)
 {
     (void)state;
     static const char small[] =
@@ -254,8 +255,8 @@ static void zero_is_so_many_bytes_a_parameter(void **state)
     near("on the host", layers, 4 * (llama_layer * 2 / 8 + 128 * 1024 * 2), .04);
 }
 
-/* Liger's kernels keep these tensors of a Llama layer: the input and output of each norm; q, k, v;
- * attention's output with one number for each head; gate, up and their product. */
+/* Under Liger's kernels, a Llama layer keeps these tensors: the input and output of each norm; q,
+ * k, v; the output of attention, and one number for each head; gate, up and their product. */
 static void liger_keeps_no_silu(void **state)
 {
     (void)state;
@@ -295,8 +296,8 @@ static double gathered_most(const ZeroMemory *zero, const Program *p)
     return most;
 }
 
-/* Each weight is read from a tensor of its own. Weights that were gathered together are copied out
- * of the gathered tensor. Norms are too small to be cut. */
+/* Each weight is read from its own tensor. Weights that were gathered together are first copied out
+ * of the gathered tensor. Norms are too small to be sharded. */
 static void weights_are_read_from_their_own_tensors(void **state)
 {
     (void)state;
@@ -325,15 +326,16 @@ static void weights_are_read_from_their_own_tensors(void **state)
                 if (!lies) fail_msg("%s: instruction %u reads from nowhere", edits[i], pc);
                 n_reads++;
             }
-        assert_true(n_reads >= 6 * (7 + 6 + 7)); /* forward, again without the last, backward */
+        /* forward; again in recomputation, without the last; backward */
+        assert_true(n_reads >= 6 * (7 + 6 + 7));
         arena_free(arena);
     }
 }
 
-/* Without a prefetch bucket and without reuse, a weight exists only while its module runs. Only the
- * head's weight stays. With reuse over the whole model, all weights stay in the end, each once.
- * Prefetching alone adds at most its bucket and the copies of it. */
-static void weights_are_fetched_and_kept_as_told(void **state)
+/* Without prefetching and without reuse, a weight exists only while its module runs, except for the
+ * head's weight. If all weights may be reused, all exist in the end, each once. Prefetching alone
+ * adds at most its bucket and the copies of it. */
+static void prefetching_and_reuse_bound_gathered_weights(void **state)
 {
     (void)state;
     const double head = 2. * 4096 * 1024;
@@ -352,7 +354,7 @@ static void weights_are_fetched_and_kept_as_told(void **state)
         zero_of("r.prefetch_elements, r.live_elements, r.reuse_elements = 8e6, 16e6, 0\n"
                 "r.persist_elements = 1024",
                 &p, arena);
-    /* At the peak, the weights exist twice: alone, and in the tensor into which they were
+    /* At the peak, the weights exist twice: separately, and in the tensor into which they were
      * gathered. */
     double most = gathered_most(&ahead, p);
     assert_true(most > head + head);
@@ -362,8 +364,9 @@ static void weights_are_fetched_and_kept_as_told(void **state)
     arena_free(arena);
 }
 
-/* Each gradient exists until it is reduced. With a bucket for three of the largest gradients, the
- * reduction stream flattens at most the bucket, or one larger gradient. */
+/* Each gradient exists until it is reduced. The bucket holds three of the largest gradients. At
+ * most the bucket, or one larger gradient, exists a second time as a flat tensor on the reduction
+ * stream. */
 static void gradients_wait_for_their_reduction(void **state)
 {
     (void)state;
@@ -393,7 +396,7 @@ static void gradients_wait_for_their_reduction(void **state)
     arena_free(arena);
 }
 
-/* PyTorch on ROCm has no expandable segments, whatever the launcher asks for. */
+/* PyTorch on ROCm has no expandable segments, even if the launcher requests them. */
 static void rocm_has_no_expandable_segments(void **state)
 {
     (void)state;
@@ -411,11 +414,11 @@ static void rocm_has_no_expandable_segments(void **state)
         reserved[i] = sim_held(plan, &config.cluster, &config.runtime).reserved_bytes;
         arena_free(arena);
     }
-    /* separate segments of 20 MiB, not pages of one segment */
+    /* segments of 20 MiB, instead of pages of one segment */
     assert_true(reserved[0] > reserved[1]);
 }
 
-/* Bytes that the first or the last of two stages allocates in a step of `n` micro-batches. */
+/* The bytes that the first or the last of two stages allocates in a step of `n` micro-batches. */
 static double staged_bytes(int n, MemoryRank rank, bool keeps_sent, bool keeps_received)
 {
     Arena *arena = arena_new();
@@ -442,9 +445,9 @@ static double staged_bytes(int n, MemoryRank rank, bool keeps_sent, bool keeps_r
     return bytes;
 }
 
-/* PyTorch's schedules keep the last stage's outputs: the logits of each micro-batch. A stage
- * receives each micro-batch into a tensor of its own: the first stage receives gradients. The last
- * stage receives activations, and keeps their gradients too. Until 2025 all stages kept their
+/* PyTorch's schedules keep the outputs of the last stage: the logits of each micro-batch. A stage
+ * receives each micro-batch into another tensor. The first stage receives gradients. The last stage
+ * receives activations, and keeps their gradients too. Until 2025, all stages kept their
  * outputs. */
 static void a_schedule_keeps_the_outputs(void **state)
 {
@@ -477,15 +480,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_schedule_keeps_the_outputs),
         cmocka_unit_test(rocm_has_no_expandable_segments),
-        cmocka_unit_test(zero_is_so_many_bytes_a_parameter),
+        cmocka_unit_test(zero_states_have_their_bytes_per_parameter),
         cmocka_unit_test(liger_keeps_no_silu),
-        cmocka_unit_test(weights_are_fetched_and_kept_as_told),
+        cmocka_unit_test(prefetching_and_reuse_bound_gathered_weights),
         cmocka_unit_test(weights_are_read_from_their_own_tensors),
         cmocka_unit_test(gradients_wait_for_their_reduction),
         cmocka_unit_test(activations_are_those_of_the_formulas),
-        cmocka_unit_test(states_are_so_many_bytes_a_parameter),
+        cmocka_unit_test(states_have_megatrons_bytes_per_parameter),
         cmocka_unit_test(the_first_stage_keeps_what_is_in_flight),
-        cmocka_unit_test(a_loss_has_so_many_copies_of_the_logits),
+        cmocka_unit_test(losses_copy_the_logits_as_often_as_known),
     };
     return cmocka_run_group_tests_name("framework memory", tests, NULL, NULL);
 }

@@ -13,8 +13,8 @@
 #include "planner/lower/compile.h"
 #include "sim/sim.h"
 
-/* Bytes that the profile allocates for a plan on eight H100. `values` replaces values of the
- * profile r; `model` and `passes` are Lua expressions. */
+/* Returns the bytes that the profile allocates for a plan on eight H100. `values` replaces values
+ * of the profile r. `model` and `passes` are Lua expressions. */
 static uint64_t allocated(const char *profile, const char *values, const char *model,
                           const char *passes)
 {
@@ -47,13 +47,13 @@ static uint64_t allocated(const char *profile, const char *values, const char *m
 static const char dense[] = "require 'models.llama' { size = 'tiny', layers = 8, dim = 512,\n"
                             "  heads = 8, kv_heads = 8, hidden = 2048, vocab = 1024 }";
 
-/* Each stage of ZeRO shards more. A buffer of whole gradients exists only in the first stage, and
- * under fsdp2 only if gradients are reduced once a step. */
+/* Each stage of ZeRO shards more. Only the first stage has a buffer of whole gradients. Under fsdp2
+ * such a buffer exists only if gradients are reduced once a step. */
 static void a_stage_that_shards_more_takes_less(void **state)
 {
     (void)state;
     static const char *const profiles[] = {"megatron", "megatron_core", "nanotron"};
-    /* weights of 8 layers: 4 of dim x dim, 3 of dim x hidden; gradients in fp32 */
+    /* Weights of 8 layers: each has 4 of dim x dim and 3 of dim x hidden. Gradients are in fp32. */
     const uint64_t gradients = UINT64_C(8) * (4 * 512 * 512 + 3 * 512 * 2048) * 4;
     for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
         const char *p = profiles[i];
@@ -77,8 +77,8 @@ static const char frozen[] = "r.frozen_base = true";
 static const char frozen_keeps[] =
     "r.frozen_base = true ops.combine_weights = { kernels = 1, passes = 1 }";
 
-/* The output of the second product is not kept, for even and for uneven rows, and also with a
- * frozen base. It has top_k rows for each token, in 16 bits. */
+/* The output of the experts' second product is not kept. It has top_k rows for each token, in 16
+ * bits. Even and uneven rows are tested, each also with a frozen base. */
 static void experts_keep_no_output(void **state)
 {
     (void)state;
@@ -97,9 +97,9 @@ static void experts_keep_no_output(void **state)
     }
 }
 
-/* If a frozen base has 8-bit products, the weights of its blocks have 8 bits. The embeddings, which
- * lie outside of blocks, have 16 bits either way. So a larger vocabulary takes the same bytes with
- * 8-bit products and without. */
+/* If a frozen base uses 8-bit products, the weights of its blocks have 8 bits. The embeddings lie
+ * outside the blocks, so they keep 16 bits. So a larger vocabulary takes the same additional bytes
+ * with and without 8-bit products. */
 static void embeddings_of_a_frozen_base_stay_16_bits(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void embeddings_of_a_frozen_base_stay_16_bits(void **state)
     arena_free(arena);
 }
 
-/* A profile can give values of their own to ops on uneven rows. */
+/* A profile can state other values for ops on uneven rows. */
 static void uneven_rows_can_differ(void **state)
 {
     (void)state;
@@ -128,15 +128,16 @@ static void uneven_rows_can_differ(void **state)
                      allocated("megatron", keeps, MIXTRAL("'dropless'"), "zero 'optim'"));
 }
 
-/* The optimizer holds 64 bytes for each number that it updates, which is more than a step's
- * activations. Beside them exist the whole weights in 16 bits, the whole gradients in fp32, and an
- * eighth of the fp32 weights and of two fp32 moments. A master weight can take two bytes. */
+/* The optimizer takes 64 bytes for each number that it updates, which is more than a step's
+ * activations. During the update, these also exist: the whole weights in 16 bits, the whole
+ * gradients in fp32, and an eighth of the fp32 weights and of two fp32 moments. A master weight can
+ * take two bytes. */
 static void an_update_has_whole_weights_beside_it(void **state)
 {
     (void)state;
     static const char wide[] = "require 'models.llama' { size = 'tiny', layers = 8, dim = 2048,\n"
                                "  heads = 16, kv_heads = 16, hidden = 8192, vocab = 1024 }";
-    /* 8 layers: 4 of dim x dim, 3 of dim x hidden; the embedding and the head */
+    /* 8 layers, each with 4 of dim x dim and 3 of dim x hidden; the embedding and the head */
     const double n = 8 * (4 * 2048. * 2048 + 3 * 2048. * 8192) + 2 * 1024. * 2048;
     const char *both = "r.update_bytes = 64 r.master_bytes = 2";
     const double wanted = n * (2 + 4 + (4 + 8 + 64) / 8.),
@@ -146,7 +147,8 @@ static void an_update_has_whole_weights_beside_it(void **state)
     if (is - less < .99 * n / 4 || is - less > 1.01 * n / 4) fail_msg("%g less", is - less);
 }
 
-/* Moments of one byte take three bytes less than fp32 moments, twice for each weight of a rank. */
+/* A moment of one byte takes three bytes less than an fp32 moment. Each weight of a rank has
+ * two. */
 static void moments_can_take_a_byte(void **state)
 {
     (void)state;

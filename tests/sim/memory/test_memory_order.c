@@ -1,12 +1,12 @@
-/* A plan that holds fewer bytes needs less memory. An arena is at least as large as the most bytes
- * in use at one time, and larger by the free bytes between buffers. No placement is the best one
- * for all plans. These bounds hold:
+/* A plan that needs fewer bytes at its peak also gets a smaller arena. An arena has at least the
+ * most bytes in use at one time, plus the free gaps between buffers. No placement of buffers is the
+ * best one for all plans. These bounds hold:
  *
  *   shipped plans, and variations of them:  arena <= (1 + 1/32) x in use + 1 MiB
  *   drawn plans of a few kilobytes:         arena <= (1 + 1/10) x in use, and 1/100 in the mean
  *
- * It follows that a plan whose bytes in use are 1/32 less never has the larger arena. The options
- * that once broke this are compared pair by pair. */
+ * So if a plan has at least 1/32 fewer bytes in use, its arena is never larger. Options that once
+ * broke this rule are compared in pairs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,13 +27,14 @@
 
 typedef struct Need {
     double in_use, arena; /* bytes of the program with the largest arena */
-    /* the largest share by which unused gaps increase a program's bytes in use, beyond 1 MiB */
+    /* the largest fraction by which gaps make a program's arena larger than its bytes in use,
+     * beyond 1 MiB */
     double holes;
 } Need;
 
-/* The memory pass has computed the bytes in use. A program that was read from a text has no such
- * numbers, so they are computed again. */
-static void check_told(const Program *p, const MemoryPeak *told, Arena *arena)
+/* The memory pass has already computed the bytes in use. A program that is read from a text has no
+ * such numbers, so memory_peak computes them again. Both must be equal. */
+static void check_against_recomputed(const Program *p, const MemoryPeak *told, Arena *arena)
 {
     Program read = *p;
     MemoryPeak peak;
@@ -51,7 +52,7 @@ static Need need_of(const Plan *plan, Arena *arena)
         const Program *p = &plan->programs.at[i];
         MemoryPeak peak;
         memory_peak(p, arena, &peak);
-        check_told(p, &peak, arena);
+        check_against_recomputed(p, &peak, arena);
         const double in_use = (double)peak.in_use, bytes = (double)p->bytes;
         if ((bytes - MIB) / in_use - 1 > worst.holes) worst.holes = (bytes - MIB) / in_use - 1;
         if (bytes > worst.arena) worst.in_use = in_use, worst.arena = bytes;
@@ -84,7 +85,7 @@ static void check_holes(const char *name, const char *set, Need need)
     if (need.holes > 1. / 32) fail_msg("%s %s: holes %.2f %%", name, set, 100 * need.holes);
 }
 
-/* All files of the folder are tested, so that a new plan cannot be forgotten. */
+/* Tests all files of the folder, so that no new plan is forgotten. */
 static void shipped_plans_have_few_holes(void **state)
 {
     (void)state;
@@ -103,7 +104,8 @@ static void shipped_plans_have_few_holes(void **state)
     assert_true(n >= 19);
 }
 
-/* A plan holds less if it reshards after the forward pass, and if it gathers fewer units ahead. */
+/* A plan needs fewer bytes if it reshards after the forward pass, or if it gathers fewer units
+ * ahead. */
 static void less_in_use_is_a_smaller_arena(void **state)
 {
     static const char *const reshard[] = {"parallel.fsdp2.reshard_after_forward=true",

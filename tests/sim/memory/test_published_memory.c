@@ -1,16 +1,18 @@
-/* Memory of KempnerForge's published runs, term by term: the need of a rank by its closed form, and
- * the need of a plan with its options. Where the two differ, the table names the term:
+/* Memory of KempnerForge's published runs, term by term. Compares the memory of a rank by its
+ * closed form with that of a plan with the same options. Where the two differ, the table gives
+ * both:
  *
- *   parameters and moments   6 P / dp             bf16 each; the same
- *   gradients                4 P                  unsharded fp32 sums over micro-batches; the same
- *   logits                   4 x b s V 2          ours: 1 (tp: 2), the gradient over them, bf16
- *   saved inputs             b s d 2 L / tp       one a block, full recomputation; the same
- *   gathered                 0                    ours: embedding, head; without tp a block too
- *   a block at work, holes   0.2 to 1.4 GiB       ours: computed separately
+ *   term                     published form       ours
+ *   parameters and moments   6 P / dp             the same; bf16 each
+ *   gradients                4 P                  the same; unsharded fp32 sums over micro-batches
+ *   logits                   4 x b s V 2          1 (tp: 2) x b s V 2; the gradient replaces them
+ *   saved inputs             b s d 2 L / tp       the same; one for each block, full recomputation
+ *   gathered                 0                    embedding, head; without tp a block too
+ *   a block at work, gaps    0.2 to 1.4 GiB       computed separately
  *
  * With tp, logits are gathered from all ranks. Each rank holds them twice: as received, and in
- * order. The peak is at the loss: reduced gradients (4 P / dp) take their bytes only after it. P:
- * parameters that a rank holds; tp does not cut the embedding. */
+ * order. The peak is at the loss: reduced gradients (4 P / dp) are allocated only after it. P is
+ * the number of parameters that a rank holds; tp does not divide the embedding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +32,7 @@
 typedef struct Row {
     const char *name;
     uint32_t layers, dim, heads, hidden, micro, accumulate, dp, tp, pp;
-    double measured_gib; /* torch.cuda.max_memory_reserved of rank 0 of the run */
+    double measured_gib; /* torch.cuda.max_memory_reserved on rank 0 of the run */
 } Row;
 
 static const Row rows[] = {
@@ -100,7 +102,7 @@ static double local_parameters(const Row *r)
     return r->layers * layer_parameters(r) + vocab * d + vocab * d / r->tp + d;
 }
 
-/* Returns the bytes by the published form. */
+/* Returns the bytes of each term by the published form. */
 static Terms published(const Row *r)
 {
     double p = local_parameters(r), tokens = r->micro * seq;
@@ -136,7 +138,7 @@ static double live_at_peak(const Program *p, Arena *arena, MemoryPeak *peak)
     return live;
 }
 
-static void term_by_term(void **state)
+static void every_term_matches_the_published_form(void **state)
 {
     (void)state;
     print_message("%-18s %8s %8s %8s %8s %8s %8s\n", "GiB", "planned", "live", "holes", "form",
@@ -161,7 +163,7 @@ static void term_by_term(void **state)
     }
 }
 
-/* Parameters of a pipeline's stage, where tp cuts neither embedding nor head. */
+/* Returns the number of parameters of a pipeline's stage. tp divides neither embedding nor head. */
 static double stage_parameters(const Row *r, uint32_t stage)
 {
     double d = r->dim, attention = 2 * d * d + 2 * d * kv_heads * head_dim, mlp = 3 * d * r->hidden;
@@ -170,9 +172,9 @@ static double stage_parameters(const Row *r, uint32_t stage)
 }
 
 /* Returns the bytes of a stage by the published form for pipelines. Unlike above, weights stay
- * gathered (2 P). Saved inputs are not cut by tp. A stage saves those of pp - stage micro-batches,
- * if the step has so many. Only the last stage has logits. Only rank 0 was measured, for which the
- * form gives less than for the last stage; the worst stage must fit. */
+ * gathered (2 P), and tp does not divide saved inputs. A stage saves the inputs of pp - stage
+ * micro-batches, or of all if the step has fewer. Only the last stage has logits. Only rank 0 was
+ * measured, although the last stage needs more by this form; the worst stage must fit. */
 static double stage_published(const Row *r, uint32_t stage)
 {
     double p = stage_parameters(r, stage), tokens = r->micro * seq;
@@ -181,7 +183,7 @@ static double stage_published(const Row *r, uint32_t stage)
            (stage == r->pp - 1 ? 4 * tokens * vocab * 2 : 0);
 }
 
-static void stage_by_stage(void **state)
+static void every_stage_matches_the_published_form(void **state)
 {
     (void)state;
     print_message("%-12s %6s %8s %8s %8s %8s\n", "GiB", "stage", "planned", "live", "theirs",
@@ -191,9 +193,9 @@ static void stage_by_stage(void **state)
         Arena *arena = arena_new();
         const Plan *plan = plan_of(r, arena);
         uint64_t worst = 0;
-        /* Weights that are gathered in the published run at our peak, but not in ours. The first
-         * stage of the 70B has already released its embedding then (2.0 GiB), and needs .925 of the
-         * measured memory. */
+        /* Weights that the published run has gathered at our peak, but our plan has not. In our
+         * plan, the first stage of the 70B has already released its embedding then (2.0 GiB), and
+         * needs .925 of the measured memory. */
         double released = 0;
         for (uint32_t stage = 0; stage < r->pp; stage++) {
             const Program *p = &plan->programs.at[stage];
@@ -222,7 +224,7 @@ static void stage_by_stage(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(term_by_term),
-                                       cmocka_unit_test(stage_by_stage)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_term_matches_the_published_form),
+                                       cmocka_unit_test(every_stage_matches_the_published_form)};
     return cmocka_run_group_tests_name("published memory", tests, NULL, NULL);
 }

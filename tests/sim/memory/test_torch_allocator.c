@@ -25,24 +25,28 @@ static void sizes_are_rounded_by_pool(void **state)
     (void)state;
     Arena *arena = arena_new();
     TorchAllocator *a = torch_allocator_new(1000 * MIB, false, arena);
-    torch_allocate(a, 1, 0); /* a small segment of 2 MiB */
+    torch_allocate(a, 1, 0); /* needs a new small segment of 2 MiB */
     expect(a, 512, 2 * MIB);
-    torch_allocate(a, MIB, 0); /* the small pool takes 1 MiB itself, out of the same segment */
+    /* 1 MiB still belongs to the small pool: it comes out of the same segment */
+    torch_allocate(a, MIB, 0);
     expect(a, 512 + MIB, 2 * MIB);
-    torch_allocate(a, MIB + 1, 0); /* a large segment of 20 MiB */
+    torch_allocate(a, MIB + 1, 0); /* needs a new large segment of 20 MiB */
     expect(a, 512 + MIB + MIB + 512, 22 * MIB);
-    torch_allocate(a, 9 * MIB, 0); /* from the rest of it: 20 - 1 - 9 */
+    torch_allocate(a, 9 * MIB, 0); /* fits into the rest of that segment; 20 - 1 - 9 MiB remain */
     expect(a, 2 * 512 + 11 * MIB, 22 * MIB);
-    torch_allocate(a, 10 * MIB, 0); /* the rest is too small: 10 MiB get a segment of their own */
+    /* the remaining bytes are too few, so 10 MiB get their own segment */
+    torch_allocate(a, 10 * MIB, 0);
     expect(a, 2 * 512 + 21 * MIB, 32 * MIB);
-    torch_allocate(a, 11 * MIB + 1,
-                   0); /* ... rounded up to 2 MiB; the remainder below 1 MiB stays in the block */
+    torch_allocate(
+        a, 11 * MIB + 1,
+        /* large requests are rounded up to 2 MiB; a rest below 1 MiB stays in the block */
+        0);
     expect(a, 2 * 512 + 21 * MIB + 12 * MIB, 44 * MIB);
     arena_free(arena);
 }
 
-/* A rest above 1 MiB is split off; a rest of exactly 1 MiB is not. */
-static void large_blocks_are_split_above_a_mebibyte(void **state)
+/* A block is split if more than 1 MiB would remain. If exactly 1 MiB remains, it is not. */
+static void large_blocks_are_split_if_over_1_mib_remains(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -67,9 +71,9 @@ static void the_smallest_block_that_fits_is_taken(void **state)
     torch_release(a, fit);
     uint32_t again = torch_allocate(a, 30 * MIB, 0);
     assert_int_equal(again, fit);
-    torch_allocate(a, 60 * MIB, 0); /* from the 100 */
+    torch_allocate(a, 60 * MIB, 0); /* comes out of the block of 100 MiB */
     expect(a, 90 * MIB, 130 * MIB);
-    torch_allocate(a, 40 * MIB, 0); /* fits into the rest of the 100 */
+    torch_allocate(a, 40 * MIB, 0); /* fits into the rest of that block */
     expect(a, 130 * MIB, 130 * MIB);
     arena_free(arena);
 }
@@ -85,10 +89,11 @@ static void free_neighbours_are_merged(void **state)
     expect(a, 90 * MIB, 90 * MIB);
     torch_release(a, b[0]);
     torch_release(a, b[2]);
-    torch_allocate(a, 40 * MIB, 0); /* two holes of 30, neither of which is large enough */
+    /* the two holes of 30 MiB are too small, because a block lies between them */
+    torch_allocate(a, 40 * MIB, 0);
     expect(a, 70 * MIB, 130 * MIB);
     torch_release(a, b[1]);
-    torch_allocate(a, 90 * MIB, 0); /* the three are joined again */
+    torch_allocate(a, 90 * MIB, 0); /* the three blocks were merged */
     expect(a, 130 * MIB, 130 * MIB);
     arena_free(arena);
 }
@@ -112,7 +117,8 @@ static void free_segments_make_room_before_it_fails(void **state)
     Arena *arena = arena_new();
     TorchAllocator *a = torch_allocator_new(100 * MIB, false, arena);
     torch_release(a, torch_allocate(a, 60 * MIB, 0));
-    uint32_t kept = torch_allocate(a, 70 * MIB, 0); /* 60 + 70 > 100, so the 60 are given back */
+    /* 60 + 70 exceed 100 MiB, so the 60 are first given back to the device */
+    uint32_t kept = torch_allocate(a, 70 * MIB, 0);
     expect(a, 70 * MIB, 70 * MIB);
     assert_int_equal(torch_stats(a).n_retries, 1);
     assert_false(torch_stats(a).failed);
@@ -127,16 +133,18 @@ static void expandable_segments_grow_at_their_end(void **state)
     (void)state;
     Arena *arena = arena_new();
     TorchAllocator *a = torch_allocator_new(200 * MIB, true, arena);
-    uint32_t one = torch_allocate(a, 30 * MIB, 0); /* two pages of 20 */
+    uint32_t one = torch_allocate(a, 30 * MIB, 0); /* maps two pages of 20 MiB */
     expect(a, 30 * MIB, 40 * MIB);
-    uint32_t two = torch_allocate(a, 15 * MIB, 0); /* 10 are there; one more page */
+    /* 10 MiB of the second page are free; maps one more page */
+    uint32_t two = torch_allocate(a, 15 * MIB, 0);
     expect(a, 45 * MIB, 60 * MIB);
     torch_release(a, one);
     torch_release(a, two);
-    torch_allocate(a, 60 * MIB, 0); /* all of it in one piece: no bytes are lost at the borders */
+    /* takes all of the pages as one block, so no bytes are lost at their borders */
+    torch_allocate(a, 60 * MIB, 0);
     expect(a, 60 * MIB, 60 * MIB);
     assert_int_equal(torch_stats(a).n_segments, 1);
-    torch_allocate(a, 100, 0); /* small requests use pages of 2 */
+    torch_allocate(a, 100, 0); /* small requests use pages of 2 MiB */
     expect(a, 60 * MIB + 512, 62 * MIB);
     arena_free(arena);
 }
@@ -150,25 +158,26 @@ static void expandable_blocks_are_split_to_the_last_piece(void **state)
     torch_release(a, torch_allocate(a, 40 * MIB, 0));
     torch_allocate(a, 39 * MIB, 0);
     expect(a, 39 * MIB, 40 * MIB);
-    torch_allocate(a, 20 * MIB + 512, 0); /* the free MiB becomes part of it: one more page */
+    torch_allocate(a, 20 * MIB + 512, 0); /* starts in the free 1 MiB and maps one more page */
     expect(a, 59 * MIB + 512, 60 * MIB);
-    torch_allocate(a, 80 * MIB, 0); /* 1 MiB less 512 B are free */
+    torch_allocate(a, 80 * MIB, 0); /* starts in the free bytes, 1 MiB less 512 B */
     expect(a, 139 * MIB + 512, 140 * MIB);
     arena_free(arena);
 }
 
-/* The end of a segment that can grow counts as large as it may become, so a hole is preferred. */
+/* The free end of a segment that can still grow counts as large as it may become. So a smaller hole
+ * is preferred to it. */
 static void the_end_of_an_expandable_segment_is_taken_last(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     TorchAllocator *a = torch_allocator_new(200 * MIB, true, arena);
     uint32_t hole = torch_allocate(a, 30 * MIB, 0);
-    torch_allocate(a, 5 * MIB, 0); /* 5 MiB are free behind it */
+    torch_allocate(a, 5 * MIB, 0); /* 5 MiB remain free at the end */
     torch_release(a, hole);
-    torch_allocate(a, 4 * MIB, 0); /* fits both; goes into the hole, of which 26 remain */
+    torch_allocate(a, 4 * MIB, 0); /* fits into both; takes the hole, which keeps 26 MiB */
     torch_allocate(a, 28 * MIB, 0);
-    expect(a, 37 * MIB, 80 * MIB); /* 5 + two pages */
+    expect(a, 37 * MIB, 80 * MIB); /* takes the 5 MiB and maps two more pages */
     arena_free(arena);
 }
 
@@ -179,9 +188,10 @@ static void expandable_pages_are_given_back_and_taken_again(void **state)
     TorchAllocator *a = torch_allocator_new(100 * MIB, true, arena);
     uint32_t one = torch_allocate(a, 60 * MIB, 1);
     torch_release(a, one);
-    torch_allocate(a, 80 * MIB, 2); /* another stream's request: the free 60 are unmapped */
+    /* for another stream: unmaps the 60 free MiB of the first one */
+    torch_allocate(a, 80 * MIB, 2);
     expect(a, 80 * MIB, 80 * MIB);
-    torch_allocate(a, 20 * MIB, 1); /* ... and a part of them is mapped again */
+    torch_allocate(a, 20 * MIB, 1); /* maps a part of them again */
     expect(a, 100 * MIB, 100 * MIB);
     assert_false(torch_stats(a).failed);
     arena_free(arena);
@@ -189,7 +199,7 @@ static void expandable_pages_are_given_back_and_taken_again(void **state)
 
 /* For any trace of requests and frees: reserved is never below allocated, everything is given back
  * at the end, and the same trace again takes no more memory. */
-static void any_trace_adds_up(void **state)
+static void any_trace_keeps_the_allocators_invariants(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -222,7 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_rounded_by_pool),
-        cmocka_unit_test(large_blocks_are_split_above_a_mebibyte),
+        cmocka_unit_test(large_blocks_are_split_if_over_1_mib_remains),
         cmocka_unit_test(the_smallest_block_that_fits_is_taken),
         cmocka_unit_test(free_neighbours_are_merged),
         cmocka_unit_test(a_stream_does_not_take_what_another_freed),
@@ -231,7 +241,7 @@ int main(void)
         cmocka_unit_test(expandable_blocks_are_split_to_the_last_piece),
         cmocka_unit_test(the_end_of_an_expandable_segment_is_taken_last),
         cmocka_unit_test(expandable_pages_are_given_back_and_taken_again),
-        cmocka_unit_test(any_trace_adds_up),
+        cmocka_unit_test(any_trace_keeps_the_allocators_invariants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

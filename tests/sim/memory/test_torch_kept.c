@@ -1,5 +1,6 @@
-/* PyTorch, or software on top of it, keeps some tensors after their last use, and this raises the
- * peak of memory. Programs of a few instructions must have peaks that were computed by hand. */
+/* PyTorch, or software on top of it, keeps some tensors after their last use. This raises the peak
+ * of memory. The test computes the peaks of programs with a few instructions by hand. In the
+ * comments, a number such as "at 3" is that of an instruction. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@ typedef struct Short {
     Runtime runtime;
 } Short;
 
-/* A program of n instructions that do nothing. */
+/* Begins a program of n instructions that do nothing. */
 static Short begin(uint32_t n)
 {
     Short s = {.arena = arena_new(), .runtime = {.name = "test"}};
@@ -35,8 +36,8 @@ static BufferId tensor(Short *s, uint64_t mib, Pc first, Pc last)
     return synthetic_buffer(s->plan, mib * MIB, first, last, CATEGORY_activation, false);
 }
 
-/* Instruction pc is `op`, from node `origin`; it reads and writes the listed buffers (a list ends
- * with 0). */
+/* Makes instruction pc an `op` of node `origin` that reads and writes the listed buffers. A list
+ * ends with 0. */
 static void instr(Short *s, Pc pc, OpKind op, Phase phase, NodeId origin, const BufferId *reads,
                   const BufferId *writes)
 {
@@ -64,7 +65,7 @@ static TensorId value(Short *s)
     return list_add(s->arena, &s->plan->graph.tensors);
 }
 
-/* MiB at the peak, without cuBLAS's workspace. */
+/* Returns the peak, without cuBLAS's workspace [MiB]. */
 static uint64_t peak_mib(const Short *s)
 {
     const Device device = {.arch = "Ampere"};
@@ -74,10 +75,10 @@ static uint64_t peak_mib(const Short *s)
 }
 
 /* The two gradients of one product are made at 2 and at 4. The input of the first gradient stays
- * until the second is made, beside 100 MiB at 3. If they are two autograd nodes, each releases its
- * own inputs; compiled code does so, too. A recomputed tensor did not exist before, so it is not
- * kept. */
-static void a_node_gives_back_all_at_once(void **state)
+ * until the second is made, beside 100 MiB at 3. If the two gradients are separate autograd nodes,
+ * each releases its own inputs. So does compiled code. A recomputed tensor did not exist before, so
+ * it is not kept. */
+static void an_autograd_node_keeps_all_its_inputs(void **state)
 {
     (void)state;
     Short s = begin(5);
@@ -98,14 +99,14 @@ static void a_node_gives_back_all_at_once(void **state)
     assert_int_equal(peak_mib(&s), 108);
     s.runtime.is_compiled = false;
     s.p->code.at[1].op = OP_silu;
-    s.runtime.op[OP_silu].remade = true; /* y is made again, too, so both exist only at 1 */
+    s.runtime.op[OP_silu].remade = true; /* y is recomputed too, so both tensors exist only at 1 */
     assert_int_equal(peak_mib(&s), 100);
     arena_free(s.arena);
 }
 
-/* 40 MiB of f32 from 1 on are read at 2, and again by gradients; 100 MiB exist at 3. If the only
- * reader saves its inputs in 8 bits, they take 10 MiB. If another op's gradient reads them, too,
- * they stay as they are, unless that op saves its inputs in 8 bits as well. */
+/* 40 MiB of f32, made at 1, are read at 2 and by later gradients; 100 MiB exist at 3. If the only
+ * reader saves its inputs in 8 bits, they shrink to 10 MiB. If the gradient of another op reads
+ * them too, they stay in f32, unless that op also saves its inputs in 8 bits. */
 static void inputs_are_saved_in_eight_bits(void **state)
 {
     (void)state;
@@ -130,8 +131,8 @@ static void inputs_are_saved_in_eight_bits(void **state)
     }
 }
 
-/* If a framework has no op for a gradient, a tensor that only this op would read is freed before
- * 200 MiB exist at 3. */
+/* If a framework has no op for a gradient, a tensor that only this gradient would read is freed
+ * early: before 200 MiB exist at 3. */
 static void nothing_is_kept_for_an_absent_gradient(void **state)
 {
     (void)state;
@@ -149,9 +150,9 @@ static void nothing_is_kept_for_an_absent_gradient(void **state)
     }
 }
 
-/* The framework has no op for the gradient at 5, and only this gradient reads the tensor that is
+/* The framework has no op for the gradient at 5. Only this gradient reads the tensor that is
  * gathered at 4. So the gather's input, made at 1, is freed before 200 MiB exist at 3. If an op at
- * 6 reads the gathered tensor, too, the gather's input is kept. */
+ * 6 reads the gathered tensor too, the gather's input is kept. */
 static void nothing_is_gathered_for_an_absent_gradient(void **state)
 {
     (void)state;
@@ -171,8 +172,9 @@ static void nothing_is_gathered_for_an_absent_gradient(void **state)
     }
 }
 
-/* Logits of 30 MiB at 1, which the loss reads at 2; 100 at 3; the next logits from 4 to 5; 110 at
- * 6. */
+/* Logits of 30 MiB exist at 1 and 2, and the loss reads them at 2. 100 MiB exist at 3, the next
+ * logits at 4 and 5, and 110 MiB at 6. A training loop that keeps its variable holds the logits
+ * until the next ones replace them. */
 static void a_loop_holds_its_logits(void **state)
 {
     (void)state;
@@ -185,13 +187,14 @@ static void a_loop_holds_its_logits(void **state)
     assert_int_equal(peak_mib(&s), 110);
     s.runtime.holds_logits = true;
     assert_int_equal(peak_mib(&s), 140);
-    s.p->buffers.at[second].first = 5; /* at 6 the first logits are long freed */
+    /* the second logits now begin at 5; the first logits are freed before 6 */
+    s.p->buffers.at[second].first = 5;
     assert_int_equal(peak_mib(&s), 140);
     arena_free(s.arena);
 }
 
-/* Within a caller, one module makes 30 MiB at 1, and another gets them at 2. The second module
- * returns after 4, where 100 MiB are used, so Python keeps the 30 MiB until then. */
+/* In one caller, a module makes 30 MiB at 1 and another module gets them as an argument at 2. The
+ * second module returns after 4, where 100 MiB are in use. Python keeps the argument until then. */
 static void a_call_holds_its_arguments(void **state)
 {
     (void)state;
@@ -214,10 +217,10 @@ static void a_call_holds_its_arguments(void **state)
     arena_free(s.arena);
 }
 
-/* A region: x -> norm -> balance, and x -> silu, recomputed at 1 and 2, read backward at 3 and 4;
- * 100 MiB at 5. The module keeps the result of balance, so the norm's output and its saved tensors,
- * half as large, stay. The output of silu does not stay, nor does a tensor that is recomputed a
- * third time. */
+/* One region computes x -> norm -> balance, and x -> silu. It is recomputed at 1 and 2, and its
+ * gradients read it at 3 and 4; 100 MiB exist at 5. The module keeps the result of balance. This
+ * keeps the norm's output and its saved tensors, which are half as large. It keeps neither the
+ * output of silu nor a tensor that is recomputed a third time. */
 static void a_module_keeps_a_graph(void **state)
 {
     (void)state;
@@ -241,16 +244,18 @@ static void a_module_keeps_a_graph(void **state)
     s.runtime.op[OP_rmsnorm].remade = true;
     assert_int_equal(peak_mib(&s), 120);
     s.runtime.op[OP_rmsnorm].remade = false;
-    for (Pc pc = 1; pc <= 2; pc++) s.p->code.at[pc].phase = PHASE_forward; /* no region */
+    /* without a recomputed region */
+    for (Pc pc = 1; pc <= 2; pc++) s.p->code.at[pc].phase = PHASE_forward;
     for (NodeId id = 1; id <= silu; id++) s.plan->graph.nodes.at[id].region = 0;
     assert_int_equal(peak_mib(&s), 100);
     arena_free(s.arena);
 }
 
-/* Four query heads for each head of keys and values, which have 10 MiB. The repeated copies are 60
- * MiB more, however many tokens the queries have (40 MiB for as many tokens as keys). Weights of
- * experts of 24 MiB are stacked. Both live until their gradients, at 2, have run. */
-static void copies_that_are_saved(void **state)
+/* There are four query heads for each KV head. Keys and values take 10 MiB each. Their copies, one
+ * for every query head, take 60 MiB more, also if the queries (40 MiB) have fewer tokens than the
+ * keys. Weights of experts, 24 MiB, are stacked into one tensor. Both kinds of copies live until
+ * the gradients at 2 have run. */
+static void saved_copies_live_until_their_gradients(void **state)
 {
     (void)state;
     Short s = begin(3);
@@ -264,7 +269,7 @@ static void copies_that_are_saved(void **state)
     assert_int_equal(peak_mib(&s), 124);
     s.runtime.expands_kv = true;
     assert_int_equal(peak_mib(&s), 184);
-    s.p->buffers.at[q].bytes = 10 * MIB; /* a quarter of the queries, for all keys */
+    s.p->buffers.at[q].bytes = 10 * MIB; /* a quarter of the query tokens, for all keys */
     assert_int_equal(peak_mib(&s), 154);
     s.p->buffers.at[q].bytes = 40 * MIB;
     instr(&s, 1, OP_linear_experts, PHASE_forward, 1, IDS(q, w, 0), IDS(o, 0));
@@ -274,8 +279,9 @@ static void copies_that_are_saved(void **state)
     arena_free(s.arena);
 }
 
-/* 64 MiB of fp32 gradients after a reduction, for parameters that rest in bf16. */
-static void gradients_become_of_the_parameters_type(void **state)
+/* A reduction makes 64 MiB of fp32 gradients. The parameters rest in bf16, so the gradients are
+ * cast to bf16: 32 MiB. */
+static void gradients_are_cast_to_the_parameters_type(void **state)
 {
     (void)state;
     Short s = begin(2);
@@ -287,14 +293,15 @@ static void gradients_become_of_the_parameters_type(void **state)
     assert_int_equal(peak_mib(&s), 64);
     s.runtime.casts_gradients = true;
     assert_int_equal(peak_mib(&s), 32);
-    s.p->code.at[1].op = OP_fill; /* a gradient that is not reduced yet */
+    s.p->code.at[1].op = OP_fill; /* without a reduction, nothing is cast */
     assert_int_equal(peak_mib(&s), 64);
     arena_free(s.arena);
 }
 
-/* A segment of 64 MiB serves an activation. A state of 40 MiB that the first step makes takes this
- * segment, so the second step needs another. A state from before the first step has its own. */
-static void the_first_step_makes_states(void **state)
+/* An activation lives in a segment of 64 MiB. A state of 40 MiB that the first step makes takes
+ * this segment, so the second step needs another one. A state from before the first step has its
+ * own segment. */
+static void states_take_segments_of_activations(void **state)
 {
     (void)state;
     Short s = begin(3);
@@ -309,15 +316,16 @@ static void the_first_step_makes_states(void **state)
     const TorchStats after = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
     assert_int_equal(after.peak_allocated, before.peak_allocated);
     assert_int_equal(after.peak_reserved - before.peak_reserved, 24 * MIB);
-    s.runtime.host_optimizer = true; /* a tensor of a unit; both are on the host */
+    /* a state that belongs to a unit; the optimizer and its state are on the host */
+    s.runtime.host_optimizer = true;
     s.p->buffers.at[m].unit = list_add(s.arena, &s.plan->graph.units);
     const TorchStats without = torch_memory(s.plan, s.p, &s.runtime, &device, 0);
     assert_int_equal(after.peak_allocated - without.peak_allocated, 40 * MIB);
     arena_free(s.arena);
 }
 
-/* 1024 x 512 x 100 parameters of bf16 are 100 MiB, of which this rank holds 10. */
-static void a_model_is_made_whole_first(void **state)
+/* 1024 x 512 x 100 parameters of bf16 are 100 MiB. This rank holds 10 MiB of them. */
+static void a_model_is_first_made_whole(void **state)
 {
     (void)state;
     Short s = begin(2);
@@ -334,7 +342,7 @@ static void a_model_is_made_whole_first(void **state)
     t = torch_memory(s.plan, s.p, &s.runtime, &device, 110 * MIB);
     assert_false(t.failed);
     uint32_t sizes[AXIS_NAMES] = {0};
-    sizes[AXIS_tp] = 2; /* built on the meta device, piece by piece */
+    sizes[AXIS_tp] = 2; /* the model is built on the meta device, then filled piece by piece */
     s.plan->mesh = mesh_make(sizes);
     t = torch_memory(s.plan, s.p, &s.runtime, &device, 90 * MIB);
     assert_true(t.peak_allocated < 30 * MIB && !t.failed);
@@ -344,17 +352,17 @@ static void a_model_is_made_whole_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_gives_back_all_at_once),
+        cmocka_unit_test(an_autograd_node_keeps_all_its_inputs),
         cmocka_unit_test(inputs_are_saved_in_eight_bits),
         cmocka_unit_test(nothing_is_kept_for_an_absent_gradient),
         cmocka_unit_test(nothing_is_gathered_for_an_absent_gradient),
         cmocka_unit_test(a_loop_holds_its_logits),
         cmocka_unit_test(a_call_holds_its_arguments),
         cmocka_unit_test(a_module_keeps_a_graph),
-        cmocka_unit_test(copies_that_are_saved),
-        cmocka_unit_test(gradients_become_of_the_parameters_type),
-        cmocka_unit_test(the_first_step_makes_states),
-        cmocka_unit_test(a_model_is_made_whole_first),
+        cmocka_unit_test(saved_copies_live_until_their_gradients),
+        cmocka_unit_test(gradients_are_cast_to_the_parameters_type),
+        cmocka_unit_test(states_take_segments_of_activations),
+        cmocka_unit_test(a_model_is_first_made_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

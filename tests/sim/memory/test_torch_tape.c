@@ -1,5 +1,6 @@
-/* Leaving out equal micro-batches must change nothing: neither the peaks, nor the place of any
- * block at the end of a step. */
+/* The simulator replays a step for PyTorch's allocator, and may leave out micro-batches that equal
+ * earlier ones. This must change nothing: neither the peaks, nor the place of any block at the end
+ * of a step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,12 +63,12 @@ static void same_allocators(const TorchAllocator *x, const TorchAllocator *y, Ar
     }
 }
 
-/* A random step: `depth` micro-batches are in flight. Each forward work makes tensors that the
- * backward work of the same micro-batch releases, and both make others that they release soon. */
+/* A random step with `depth` micro-batches in flight. The forward work of a micro-batch makes
+ * tensors that its backward work releases. Both make other tensors that they soon release. */
 typedef struct RandomStep {
     uint64_t seed, draw;
     TorchTape *tape;
-    uint64_t bytes[16]; /* of the tensors that one micro-batch makes */
+    uint64_t bytes[16]; /* sizes of the tensors that one micro-batch makes */
     uint32_t n_sizes;
     uint32_t *kept; /* [micro-batch * n_sizes + i] */
     bool keeps;     /* each micro-batch keeps a tensor until the end of the step */
@@ -98,7 +99,7 @@ static void backward(RandomStep *r, uint32_t k)
     if (r->keeps) torch_tape_allocate(r->tape, 3 * MIB, 0, k, false);
 }
 
-static void random_steps(void **state)
+static void random_steps_are_replayed_exactly(void **state)
 {
     (void)state;
     uint32_t left_out = 0;
@@ -136,7 +137,7 @@ static void random_steps(void **state)
     assert_true(left_out >= SAMPLE(3000, 600));
 }
 
-/* Compares all programs of a plan, with enough memory and with too little. */
+/* Compares both ways for all programs of a plan, with enough memory and with too little. */
 static uint32_t compare_plan(const char *code)
 {
     Arena *arena = arena_new();
@@ -172,7 +173,7 @@ static uint32_t compare_plan(const char *code)
     return left_out;
 }
 
-static void plans(void **state)
+static void plans_are_replayed_exactly(void **state)
 {
     (void)state;
     static const char *const runtimes[] = {"torchtitan", "megatron", "deepspeed"};
@@ -204,6 +205,7 @@ static void plans(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps), cmocka_unit_test(plans)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps_are_replayed_exactly),
+                                       cmocka_unit_test(plans_are_replayed_exactly)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

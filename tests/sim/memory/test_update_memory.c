@@ -1,6 +1,6 @@
-/* An optimizer that updates all tensors at once needs so many bytes for each element, on top of the
- * memory that is live during the update. Less is reserved where its tensors take the space of freed
- * activations. */
+/* An optimizer that updates all tensors at once needs a number of bytes for each element, in
+ * addition to the memory that is live during the update. It reserves fewer bytes where its tensors
+ * take the space of freed activations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 static const double MIB = 1048576;
 static double elements; /* number of the model's parameters */
 
-/* Returns what a rank holds with so many bytes for each updated element. `sizes` are sizes of the
- * model. */
+/* Returns the memory that a rank holds if the update takes `update_bytes` for each updated element.
+ * `sizes` are Lua options of the model. */
 static Held held(const char *sizes, int seq, double update_bytes, bool frozen)
 {
     Arena *arena = arena_new();
@@ -60,8 +60,8 @@ static double allocated(double update_bytes, bool frozen)
         .logged[MEMORY_allocated];
 }
 
-/* With so many bytes the peak lies in the update, so that each further byte adds one for each
- * element. The allocator's block may be up to 2 MiB larger than what is asked for. */
+/* With 32 bytes and more for each element, the peak is in the update. Each further byte then adds
+ * one byte for each element. The allocator's block may be up to 2 MiB larger than the request. */
 static void each_element_takes_its_bytes(void **state)
 {
     (void)state;
@@ -74,16 +74,16 @@ static void each_element_takes_its_bytes(void **state)
     assert_true(allocated(48, false) > allocated(0, false) + 30 * elements);
 }
 
-/* A frozen base is not updated. */
+/* A frozen base is not updated, so its elements take no bytes. */
 static void a_frozen_base_takes_none(void **state)
 {
     (void)state;
     assert_true(allocated(48, true) == allocated(0, true));
 }
 
-/* The optimizer makes a tensor for each parameter. These tensors take the space of freed
- * activations, so nothing more is reserved. One tensor of all their bytes would be larger than any
- * activation. */
+/* The optimizer makes one tensor for each parameter. These tensors take the space of freed
+ * activations, so nothing more is reserved. A single tensor of all these bytes would be larger than
+ * any activation. */
 static void tensors_take_the_space_of_activations(void **state)
 {
     (void)state;
@@ -91,7 +91,8 @@ static void tensors_take_the_space_of_activations(void **state)
                                 "vocab = 1024";
     const double without = (double)held(sizes, 8192, 0, false).logged[MEMORY_reserved],
                  with = (double)held(sizes, 8192, 4, false).logged[MEMORY_reserved];
-    assert_true(4 * elements > 400 * MIB); /* an activation has at most 64 MiB */
+    /* an activation has at most 64 MiB, so one single tensor would not fit */
+    assert_true(4 * elements > 400 * MIB);
     if (with > without + 4 * MIB) fail_msg("%.0f bytes more are reserved", with - without);
 }
 

@@ -1,4 +1,5 @@
-/* A cluster for hand-computed numbers: H100, NVSwitch, a NIC of 50 GB/s for each GPU. */
+/* A cluster for numbers computed by hand: H100 with NVSwitch, and one NIC of 50 GB/s for each GPU.
+ */
 #ifndef TANDEM_TESTS_SIM_DGX_H
 #define TANDEM_TESTS_SIM_DGX_H
 

@@ -1,6 +1,6 @@
-/* Transfers at the same time share links: simulated times equal closed forms of small cases. A
- * folded run must equal the unfolded run to the picosecond, whether groups lie on nodes evenly or
- * unevenly. */
+/* Transfers that run at the same time share links. Simulated times must equal closed forms of small
+ * cases. A folded run must equal the unfolded run to the picosecond, whether groups are spread
+ * evenly or unevenly over nodes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,8 +37,8 @@ static bool run_net(const Plan *plan, const Cluster *cluster, bool unfolded, Are
     return run_models(plan, cluster, false, unfolded, arena, result, d);
 }
 
-/* One collective alone takes exactly NCCL's time. */
-static void alone_is_the_model(void **state)
+/* A collective that runs alone takes exactly the time of NCCL's model. */
+static void a_lone_collective_takes_nccls_time(void **state)
 {
     (void)state;
     static const OpKind ops[] = {OP_all_reduce, OP_all_gather, OP_reduce_scatter, OP_all_to_all};
@@ -62,8 +62,8 @@ static void alone_is_the_model(void **state)
     }
 }
 
-/* Two equal all_gathers at once on one node: each runs at 360 GB/s alone, and a port carries 370.8,
- * so both take the time of all their bytes through one port. */
+/* Two equal all_gathers run at once on one node. Alone, each would run at 360 GB/s. A port carries
+ * 370.8 GB/s, so both together take the time of all their bytes through one port. */
 static void two_share_a_port(void **state)
 {
     (void)state;
@@ -86,7 +86,7 @@ static void two_share_a_port(void **state)
     arena_free(arena);
 }
 
-/* A network whose exchanges carry all bytes for ranks 0 to 3, and none for the other ranks. */
+/* A network whose exchanges carry all bytes between ranks 0 to 3, and none to the other ranks. */
 static void start_uneven(void *self, uint32_t id, const Transfer *t, Ps now)
 {
     static const double part[] = {1, 1, 1, 1, 0, 0, 0, 0};
@@ -108,9 +108,9 @@ static void finish_uneven(void *self, uint32_t id, Ps now)
     inner->finish(inner->self, id, now);
 }
 
-/* An exchange of all eight ranks runs beside a gather of ranks 0 to 3 and a gather of ranks 4 to 7.
- * The exchange sends nothing through the ports of ranks 4 to 7, so their gather is as fast as
- * alone. */
+/* An exchange of all eight ranks runs at the same time as a gather of ranks 0 to 3 and a gather of
+ * ranks 4 to 7. The exchange sends nothing through the ports of ranks 4 to 7. So the gather of
+ * these ranks is as fast as alone. */
 static void ranks_without_rows_leave_their_ports_free(void **state)
 {
     (void)state;
@@ -136,8 +136,8 @@ static void ranks_without_rows_leave_their_ports_free(void **state)
     arena_free(arena);
 }
 
-/* When the shorter transfer ends, the other continues at full speed: no bytes are lost. */
-static void what_is_freed_is_used(void **state)
+/* When the shorter transfer ends, the other one continues at full speed. */
+static void freed_bandwidth_is_used(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -153,8 +153,9 @@ static void what_is_freed_is_used(void **state)
     NcclChoice l = nccl_choose(&c, OP_all_gather, 1, 8, large);
     NcclChoice s = nccl_choose(&c, OP_all_gather, 1, 8, small);
     double port = nccl_port_bytes_per_s(&c);
-    /* The small transfer runs alone while the other fills its pipeline. Then each gets half of a
-     * port until the small one ends. The rest of the other runs at the rate of its ring. */
+    /* The small transfer runs alone while the other one fills its pipeline. Then each gets half of
+     * a port, until the small one ends. The other one then moves its remaining bytes at the rate of
+     * its ring. */
     double alone = s.port_bytes * (double)(l.latency_ps - s.latency_ps) / (double)s.fluid_ps;
     double both = s.port_bytes - alone, shared = 2 * both / port;
     double rest = (l.port_bytes - both) / (l.port_bytes * 1e12 / (double)l.fluid_ps);
@@ -163,14 +164,15 @@ static void what_is_freed_is_used(void **state)
     arena_free(arena);
 }
 
-/* Tensor-parallel groups inside nodes and data-parallel groups across nodes share only ports. */
+/* Tensor-parallel groups lie inside nodes, data-parallel groups across nodes. They share only
+ * ports. */
 static void different_rails_do_not_disturb(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Cluster c = dgx_h100(2, 8);
-    /* dp pairs: one rank on each node, each with its own NIC */
+    /* The pairs along dp have one rank on each node, and each rank has its own NIC. */
     Plan *plan = synthetic_plan(arena, 1, 2, 8, 1);
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
     synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 1 << 28);
@@ -179,7 +181,7 @@ static void different_rails_do_not_disturb(void **state)
         assert_true(run_net(plan, &c, unfolded == 1, arena, &result, &d));
         assert_int_equal(result.step_ps, nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28).time_ps);
     }
-    /* If the uplink has half the rate, it limits the eight pairs of a node together. */
+    /* If the node's uplink has half the rate, it limits all eight pairs of the node together. */
     c.oversubscription = 2;
     assert_true(run_net(plan, &c, false, arena, &result, &d));
     NcclChoice alone = nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28);
@@ -190,9 +192,9 @@ static void different_rails_do_not_disturb(void **state)
     arena_free(arena);
 }
 
-/* Four nodes in pods of two. A pod's uplink has a quarter of the rate of its two nodes together,
- * which is half of one node's rate. A ring of all 32 ranks sends as much out of a pod as out of a
- * node. An exchange sends half of all bytes out of the pod. */
+/* Four nodes form pods of two. The uplink of a pod has a quarter of the rate of its two nodes
+ * together, which is half of one node's rate. A ring of all 32 ranks sends as much out of a pod as
+ * out of a node. An exchange sends half of all bytes out of the pod. */
 static void pods_have_less_between_them(void **state)
 {
     (void)state;
@@ -220,9 +222,10 @@ static void pods_have_less_between_them(void **state)
     }
 }
 
-/* `tandem net` prints for one group the time that it takes alone in a plan. This also holds if
- * uplinks of nodes and pods are thinner than NICs, and if the last pod is not full. */
-static void one_group_is_as_in_a_plan(void **state)
+/* `tandem net` prints the time of one group. A plan in which the group runs alone takes the same
+ * time. This also holds if the uplinks of nodes and pods are slower than NICs, and if the last pod
+ * is not full. */
+static void tandem_net_agrees_with_a_plan(void **state)
 {
     (void)state;
     static const char *const names[] = {"dgx_h100", "dragonfly_h100", "fat_tree_h100",
@@ -256,8 +259,8 @@ static void one_group_is_as_in_a_plan(void **state)
     assert_true(thinned > 20);
 }
 
-/* A measurement of 8 ranks on one node says nothing about 8 ranks on 8 nodes. */
-static void measured_groups_lie_on_few_nodes(void **state)
+/* A time that was measured for 8 ranks on one node must not be used for 8 ranks on 8 nodes. */
+static void measurements_hold_for_the_same_nodes_only(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -290,7 +293,7 @@ static void measured_groups_lie_on_few_nodes(void **state)
     arena_free(arena);
 }
 
-/* A send and a receive of one pair go in opposite directions and do not slow each other. */
+/* The two ranks of a pair send to each other. The directions do not slow each other. */
 static void opposite_directions_are_free(void **state)
 {
     (void)state;
@@ -334,19 +337,21 @@ static void alike_ranks_fold(void **state)
     (void)state;
     assert_int_equal(classes_of(1, 8, 2, 8), 1);
     assert_int_equal(classes_of(1, 2, 8, 8), 1);
-    assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* there is one rank on each stage */
-    assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four devices */
-    assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* large, but found quickly */
+    assert_int_equal(classes_of(2, 8, 2, 8), 2); /* each stage has one rank on the node */
+    /* each group takes three of its node's four devices */
+    assert_int_equal(classes_of(1, 1, 3, 4), 1);
+    assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* large, but folded quickly */
     assert_int_equal(classes_of(16, 128, 8, 8), 16);
-    /* Groups of three on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}. Some groups lie in one
-     * node, others on two, and some ranks are alone on their node. Ranks 0-2 share their node with
-     * rank 3, like ranks 9-11 with rank 8. */
+    /* Groups of three on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}; a bar separates nodes.
+     * Some groups are on one node, others on two. Ranks 3 and 8 are alone on their nodes in their
+     * groups. Ranks 0-2 share their node with rank 3, just as ranks 9-11 share theirs with rank
+     * 8. */
     uint32_t n = classes_of(1, 4, 3, 4);
     assert_true(n > 2);
     assert_true(n < 12);
 }
 
-/* Random programs over meshes whose groups straddle nodes in every way. */
+/* Random programs over meshes whose groups lie across nodes in every way. */
 static void folded_is_unfolded(void **state)
 {
     (void)state;
@@ -367,7 +372,8 @@ static void folded_is_unfolded(void **state)
         c.nodes_per_group = seed % 4 == 0 ? 0 : (uint32_t)(seed % 4);
         c.group_oversubscription = 1 + (double)(seed % 5);
         Plan *plan = random_plan(arena, s[0], s[1], s[2], 120, seed);
-        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes for which links matter */
+        /* sizes for which the rate of the links matters */
+        for (uint32_t i = 0; i < plan->programs.n; i++) {
             Program *p = &plan->programs.at[i];
             for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].bytes <<= 6;
             for (Pc pc = 1; pc < p->code.n; pc++) p->code.at[pc].microbatch *= 1000;
@@ -388,7 +394,8 @@ static void folded_is_unfolded(void **state)
     assert_true(folded_away > 300);
 }
 
-/* Sharing never makes a program faster, and it is never slower than one transfer after another. */
+/* Sharing links never makes a program faster than each transfer alone. It never makes it slower
+ * than all transfers one after another. */
 static void sharing_lies_between_bounds(void **state)
 {
     (void)state;
@@ -415,7 +422,8 @@ static void sharing_lies_between_bounds(void **state)
     }
 }
 
-/* A kernel beside a gather with 24 channels loses 24 of 132 SMs exactly while the gather runs. */
+/* A gather takes 24 channels. A kernel that runs at the same time loses 24 of 132 SMs, but only
+ * while the gather runs. */
 static void collectives_take_sms(void **state)
 {
     (void)state;
@@ -443,14 +451,14 @@ static void collectives_take_sms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alone_is_the_model),
+        cmocka_unit_test(a_lone_collective_takes_nccls_time),
         cmocka_unit_test(two_share_a_port),
         cmocka_unit_test(ranks_without_rows_leave_their_ports_free),
-        cmocka_unit_test(what_is_freed_is_used),
+        cmocka_unit_test(freed_bandwidth_is_used),
         cmocka_unit_test(different_rails_do_not_disturb),
         cmocka_unit_test(pods_have_less_between_them),
-        cmocka_unit_test(one_group_is_as_in_a_plan),
-        cmocka_unit_test(measured_groups_lie_on_few_nodes),
+        cmocka_unit_test(tandem_net_agrees_with_a_plan),
+        cmocka_unit_test(measurements_hold_for_the_same_nodes_only),
         cmocka_unit_test(opposite_directions_are_free),
         cmocka_unit_test(alike_ranks_fold),
         cmocka_unit_test(folded_is_unfolded),

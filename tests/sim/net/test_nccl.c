@@ -1,6 +1,6 @@
-/* NCCL's model against numbers computed from its source, and against published measurements
- * (tests/data/measured_collectives.csv, each row with its source; all of them were used for
- * fitting). */
+/* NCCL's model compared with numbers that were computed from its source, and with published
+ * measurements (tests/data/measured_collectives.csv, with the source of each row; all rows were
+ * used for fitting). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,8 +54,8 @@ static void check_worked(const Cluster *c, Collective kind, const Worked *w)
     if (w->protocol != NULL) assert_string_equal(protocols[protocol], w->protocol);
 }
 
-/* All_reduce on N DGX H100 nodes of 8: only the tuner's estimate. */
-static void all_reduce_between_nodes(void **state)
+/* An all_reduce on N DGX H100 nodes of 8 GPUs; checks only the estimate of NCCL's tuner. */
+static void all_reduces_between_nodes_match_the_tuner(void **state)
 {
     (void)state;
     static const Worked rows[] = {
@@ -73,8 +73,9 @@ static void all_reduce_between_nodes(void **state)
     }
 }
 
-/* Between nodes, the processors limit LL: Intel's to 39 and 20.4 GB/s of bus bandwidth (2 nodes,
- * more nodes), AMD's of a DGX A100 to 22.5 and 19. In a node of H100 the limit is 141. */
+/* Between nodes, the processor limits the protocol LL. The limits of bus bandwidth are 39 GB/s (2
+ * nodes) and 20.4 GB/s (more nodes) with Intel's, 22.5 and 19 with AMD's of a DGX A100. Within a
+ * node of H100 the limit is 141. */
 static void processors_limit_ll(void **state)
 {
     (void)state;
@@ -91,7 +92,7 @@ static void processors_limit_ll(void **state)
     }
 }
 
-static void all_gather_between_nodes(void **state)
+static void all_gathers_between_nodes_match_the_tuner(void **state)
 {
     (void)state;
     static const Worked rows[] = {
@@ -104,10 +105,11 @@ static void all_gather_between_nodes(void **state)
     }
 }
 
-/* Large messages in one node: bus bandwidths by hand from the terms of nccl_fit.def, and the
- * fastest algorithm. A ring of n: 240 or 360 GB/s as the search assumes, times `ring`, divided by 1
- * + steps / 2 (n - 1). NVLS: n ports of 370.8 / (n + 1), times `nvls`, times 2 (n - 1) / n. */
-static void bus_bandwidth_in_a_node(void **state)
+/* Large messages in one node: the fastest algorithm, and bus bandwidths by hand from the terms of
+ * nccl_fit.def. A ring of n GPUs runs at 240 or 360 GB/s, as NCCL's search assumes, times `ring`,
+ * divided by 1 + steps / 2 (n - 1). NVLS runs at n ports of 370.8 / (n + 1), times `nvls`, times 2
+ * (n - 1) / n. */
+static void bus_bandwidths_in_a_node_match(void **state)
 {
     (void)state;
     Cluster h = dgx_h100(1, 8), a = ampere(1);
@@ -137,8 +139,8 @@ static void bus_bandwidth_in_a_node(void **state)
     }
 }
 
-/* 8 H200: Ring with LL up to 1 MiB, NVLS from 2 MiB on, as in NCCL's own log. */
-static void switch_point_of_one_node(void **state)
+/* On 8 H200, NCCL uses Ring with LL up to 1 MiB and NVLS from 2 MiB on, as its own log shows. */
+static void nvls_begins_at_2_mib(void **state)
 {
     (void)state;
     Cluster c = dgx_h100(1, 8);
@@ -149,8 +151,8 @@ static void switch_point_of_one_node(void **state)
     assert_int_equal(large.channels, 16);
 }
 
-/* One rank on each node, as for data parallelism over nodes with tensor parallelism: its own NIC
- * limits it. */
+/* One rank on each node, as for data parallelism over nodes beside tensor parallelism inside them.
+ * The rank's own NIC limits it. */
 static void one_rank_a_node_uses_its_nic(void **state)
 {
     (void)state;
@@ -162,9 +164,9 @@ static void one_rank_a_node_uses_its_nic(void **state)
     assert_true(fabs(choice.nic_bytes - .75 * (1 << 30)) < 1);
 }
 
-/* Parallel aggregated trees need one rank on each of at least two nodes. From n to 2n nodes, their
- * latency grows by a step of the tree, and by 2.8 us for each of n more ranks. */
-static void trees_of_one_rank_a_node(void **state)
+/* Parallel aggregated trees (PAT) need at least two nodes with one rank each. From n to 2n nodes,
+ * their latency grows by a step of the tree, and by 2.8 us for each of n more ranks. */
+static void pat_needs_one_rank_on_each_node(void **state)
 {
     (void)state;
     double before = 0, grown = 0;
@@ -181,8 +183,8 @@ static void trees_of_one_rank_a_node(void **state)
         }
 }
 
-/* A ring over several nodes, whose NICs are faster than the ports of its devices: the ports decide,
- * and it does not matter how many nodes there are. */
+/* A ring over several nodes whose NICs are faster than the ports of the devices. The ports limit
+ * it, whatever the number of nodes. */
 static void ports_limit_rings_between_nodes(void **state)
 {
     (void)state;
@@ -201,7 +203,7 @@ static void ports_limit_rings_between_nodes(void **state)
     }
 }
 
-/* A group of one rank copies its bytes: it reads and writes each of them once. */
+/* A group of one rank only copies: it reads and writes each byte once. */
 static void a_group_of_one_copies(void **state)
 {
     (void)state;
@@ -234,8 +236,8 @@ static void more_bytes_never_take_less_time(void **state)
 
 /* ---- terms outside the tuner, by hand ---- */
 
-/* Two nodes of H100 on a network that only allows rings and trees with Simple: the smallest
- * all-reduce is a tree of 8.4 + 2 (7 x 4 + 14) us, plus the launch and two messages. */
+/* Two nodes of H100 on a network that only allows rings and trees with the protocol Simple. The
+ * smallest all-reduce is a tree: 8.4 + 2 (7 x 4 + 14) us, plus the launch and two messages. */
 static void a_network_may_rule_protocols_out(void **state)
 {
     (void)state;
@@ -251,8 +253,8 @@ static void a_network_may_rule_protocols_out(void **state)
     assert_string_equal(choice.algorithm, "Tree"); /* NVLSTree is ruled out */
 }
 
-/* In a tree, two nodes send one buffer through all their NICs, three nodes one and a half buffers,
- * more nodes two. The slower of NICs and port decides. */
+/* In a tree of two nodes, a node sends one buffer through all its NICs; in one of three nodes one
+ * and a half buffers; in larger trees two. The slower one of NIC and port limits the tree. */
 static void trees_load_the_busiest_node(void **state)
 {
     (void)state;
@@ -265,7 +267,7 @@ static void trees_load_the_busiest_node(void **state)
         c.fabric = (NetworkFabric){.achieved = .8, .simple_only = true, .no_nvls = true};
         NcclChoice choice = nccl_choose(&c, OP_all_reduce, nodes, 8, (uint64_t)bytes);
         if (strcmp(choice.algorithm, "Tree") != 0) {
-            assert_true(nodes > 2); /* a ring: 2 (n - 1) / n */
+            assert_true(nodes > 2); /* a ring sends 2 (n - 1) / n buffers */
             continue;
         }
         double seconds = leaves[nodes] * bytes / (4 * 12.5e9 * .8);
@@ -274,7 +276,7 @@ static void trees_load_the_busiest_node(void **state)
     }
 }
 
-/* NCCL sees four rails of 100 Gbit/s for each GPU as one NIC of 400. */
+/* Four rails of 100 Gbit/s for each GPU look to NCCL like one NIC of 400 Gbit/s. */
 static void rails_of_a_device_are_one_nic(void **state)
 {
     (void)state;
@@ -289,9 +291,9 @@ static void rails_of_a_device_are_one_nic(void **state)
     }
 }
 
-/* The hybrid cube mesh: all 8 GPUs have 6 rings over one link each, counted as 20 GB/s; two GPUs
- * have one ring. */
-static void rings_of_a_cube_mesh(void **state)
+/* In a hybrid cube mesh, all 8 GPUs together have 6 rings. Each ring uses one link, counted as 20
+ * GB/s. Two GPUs have one ring. */
+static void a_cube_mesh_has_6_rings(void **state)
 {
     (void)state;
     Cluster c = ampere(1);
@@ -309,9 +311,9 @@ static void rings_of_a_cube_mesh(void **state)
     assert_true(fabs(choice.bus_bytes_per_s / 1e9 / six - 1) < .005);
 }
 
-/* Reductions in the switches: each NIC carries its share only once, so a large reduction beats the
- * trees, and its latency does not grow with the number of nodes. */
-static void switches_that_reduce(void **state)
+/* If the switches reduce, each NIC carries its share only once. So a large reduction is faster than
+ * with trees, and its latency does not grow with the number of nodes. */
+static void reducing_switches_beat_trees(void **state)
 {
     (void)state;
     Cluster plain = dgx_h100(16, 8), sharp = dgx_h100(16, 8);
@@ -326,10 +328,10 @@ static void switches_that_reduce(void **state)
     assert_int_equal(few.latency_ps, many.latency_ps);
 }
 
-/* Windows: a copy engine takes no SM and moves (n - 1) / n of the bytes at .83 of the links.
- * Kernels for windows exist inside one NVLink domain, and beat the plain ones where latency
- * matters. */
-static void windows_that_all_ranks_map(void **state)
+/* Windows are buffers that all ranks have mapped. A copy engine takes no SM, and moves (n - 1) / n
+ * of the bytes at .83 of the rate of the links. Kernels for windows exist only inside one NVLink
+ * domain. They are faster than the normal kernels where latency matters. */
+static void windows_take_copy_engines_or_fast_kernels(void **state)
 {
     (void)state;
     Cluster c = dgx_h100(1, 8);
@@ -347,8 +349,7 @@ static void windows_that_all_ranks_map(void **state)
     NcclChoice window = nccl_answer(&c, &q);
     NcclChoice plain = nccl_choose(&c, OP_all_reduce, 1, 8, 1 << 16);
     assert_true(window.time_ps < plain.time_ps);
-    /* The switch moves at most the bytes that a port carries, and at most the bytes that it can
-     * reduce. */
+    /* The switch can move no more bytes than a port carries, and no more than it can reduce. */
     q.bytes = UINT64_C(1) << 32;
     window = nccl_answer(&c, &q);
     assert_true(window.port_bytes / (double)window.fluid_ps * 1e12 < nccl_port_bytes_per_s(&c));
@@ -365,9 +366,9 @@ static void windows_that_all_ranks_map(void **state)
     assert_false(nccl_buffers_possible(&old, &q));
 }
 
-/* A call costs 14 us more if the caller waits for it. Sends for eight devices from one process
- * cost 8.2 us each. */
-static void how_a_call_is_made(void **state)
+/* A call takes 14 us longer if the caller waits for it. If one process sends for eight devices,
+ * each device costs 8.2 us. */
+static void waiting_and_shared_processes_cost_time(void **state)
 {
     (void)state;
     Cluster c = ampere(1);
@@ -380,14 +381,14 @@ static void how_a_call_is_made(void **state)
     assert_int_equal(nccl_answer(&c, &q).time_ps - piped, 14000000 + 8 * 8200000);
 }
 
-/* ---- published sweeps: tests/data/measured_collectives.csv, only dev-cal rows, with bounds
- * ---- */
+/* ---- published sweeps: only the dev-cal rows of tests/data/measured_collectives.csv, with bounds
+ * on their errors ---- */
 
 typedef struct Sweep {
     const char *name;
     bool hopper;
     NcclIssue issue;
-    double mean_bound; /* bound on the mean error, from `from` bytes on */
+    double mean_bound; /* bound on the mean error of messages of at least `from` bytes */
     uint64_t from;
     double sum, worst;
     uint32_t n;
@@ -425,7 +426,7 @@ static void add_row(const char *name, const char *collective, uint64_t bytes, ui
     fail_msg("no sweep named %s", name);
 }
 
-static void published_measurements(void **state)
+static void published_measurements_are_predicted(void **state)
 {
     (void)state;
     FILE *f = fopen(TANDEM_SOURCE_DIR "/tests/data/measured_collectives.csv", "r");
@@ -457,8 +458,8 @@ static void published_measurements(void **state)
     assert_true(ok);
 }
 
-/* Collectives on registered buffers, over a switch, take the numbers of SMs in megatron-fsdp's
- * table. */
+/* Collectives on registered buffers, over a switch, take as many SMs as megatron-fsdp's table
+ * states. */
 static void registered_buffers_take_fewer_sms(void **state)
 {
     (void)state;
@@ -478,9 +479,9 @@ static NcclChoice asked(const Cluster *c, OpKind op, uint32_t nodes, uint64_t by
     return nccl_choose_as(c, &s, op, nodes, 8, bytes);
 }
 
-/* A plan may request windows and copy engines from NCCL. Where NCCL has none, the request changes
- * nothing. */
-static void a_plan_asks(void **state)
+/* A plan may request windows and copy engines from NCCL. Where NCCL does not support them, the
+ * request changes nothing. */
+static void a_plan_can_request_windows(void **state)
 {
     (void)state;
     Cluster h = dgx_h100(4, 8), a = ampere(4);
@@ -490,7 +491,8 @@ static void a_plan_asks(void **state)
     NcclChoice copies = asked(&h, OP_all_gather, 1, 1 << 26, zero);
     assert_string_equal(copies.algorithm, "CopyEngine");
     assert_int_equal(copies.channels, 0);
-    /* Copy engines cannot add; window kernels do not exist between nodes, nor on older devices. */
+    /* Copy engines cannot add. Kernels for windows exist neither between nodes nor on older
+     * devices. */
     assert_string_equal(asked(&h, OP_reduce_scatter, 1, 1 << 26, zero).algorithm, "Symmetric");
     assert_string_equal(asked(&h, OP_all_gather, 4, 1 << 26, zero).algorithm, "Ring");
     assert_string_equal(asked(&a, OP_all_gather, 1, 1 << 26, window).algorithm, "Ring");
@@ -501,8 +503,8 @@ static void a_plan_asks(void **state)
     assert_int_equal(plain.channels, buffers.channels);
 }
 
-/* If the plan limits thread blocks to fewer than NCCL would take, the rate is lower. As many blocks
- * change nothing. More blocks only take more SMs. */
+/* If the plan allows fewer thread blocks than NCCL would take, the rate is lower. As many blocks as
+ * NCCL's change nothing. More blocks only take more SMs. */
 static void thread_blocks_carry_their_part(void **state)
 {
     (void)state;
@@ -531,26 +533,26 @@ static void thread_blocks_carry_their_part(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduce_between_nodes),
+        cmocka_unit_test(all_reduces_between_nodes_match_the_tuner),
         cmocka_unit_test(processors_limit_ll),
-        cmocka_unit_test(all_gather_between_nodes),
-        cmocka_unit_test(bus_bandwidth_in_a_node),
-        cmocka_unit_test(switch_point_of_one_node),
+        cmocka_unit_test(all_gathers_between_nodes_match_the_tuner),
+        cmocka_unit_test(bus_bandwidths_in_a_node_match),
+        cmocka_unit_test(nvls_begins_at_2_mib),
         cmocka_unit_test(one_rank_a_node_uses_its_nic),
-        cmocka_unit_test(trees_of_one_rank_a_node),
+        cmocka_unit_test(pat_needs_one_rank_on_each_node),
         cmocka_unit_test(ports_limit_rings_between_nodes),
         cmocka_unit_test(a_group_of_one_copies),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(a_network_may_rule_protocols_out),
         cmocka_unit_test(trees_load_the_busiest_node),
         cmocka_unit_test(rails_of_a_device_are_one_nic),
-        cmocka_unit_test(rings_of_a_cube_mesh),
-        cmocka_unit_test(switches_that_reduce),
-        cmocka_unit_test(windows_that_all_ranks_map),
-        cmocka_unit_test(how_a_call_is_made),
-        cmocka_unit_test(published_measurements),
+        cmocka_unit_test(a_cube_mesh_has_6_rings),
+        cmocka_unit_test(reducing_switches_beat_trees),
+        cmocka_unit_test(windows_take_copy_engines_or_fast_kernels),
+        cmocka_unit_test(waiting_and_shared_processes_cost_time),
+        cmocka_unit_test(published_measurements_are_predicted),
         cmocka_unit_test(registered_buffers_take_fewer_sms),
-        cmocka_unit_test(a_plan_asks),
+        cmocka_unit_test(a_plan_can_request_windows),
         cmocka_unit_test(thread_blocks_carry_their_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A collective between nodes begins with the time until its pipeline of chunks is full. The
- * expected times follow by hand from NCCL's sizes of chunks (sim/net/nccl_levels.c). */
+/* A collective between nodes first has to fill its pipeline of chunks. The expected times follow by
+ * hand from NCCL's sizes of chunks (sim/net/nccl_levels.c). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,10 +12,10 @@
 #include "sim/net/nccl.h"
 #include "tests/sim/net/dgx.h"
 
-/* A tree of 2^d nodes has 2 d - 1 hops in addition to the hop that is part of the time of the
- * bytes. Each hop passes one chunk of every channel and head: 16 x 8 chunks of 64 KiB, from 4 nodes
- * on. A fabric with a fitted ramp adds nothing. */
-static void levels_of_a_tree_fill_once(void **state)
+/* In a tree of 2^d nodes, data makes 2 d hops. The time of the bytes already contains one of them.
+ * Each other hop passes on one chunk of every channel and head: 16 x 8 chunks of 64 KiB, from 4
+ * nodes on. A network with a fitted ramp adds no such time. */
+static void each_level_of_a_tree_fills_once(void **state)
 {
     (void)state;
     const double s = 0x1p28;
@@ -28,7 +28,7 @@ static void levels_of_a_tree_fill_once(void **state)
         NcclChoice b = nccl_choose(&fitted, OP_all_reduce, nodes, 8, (uint64_t)s);
         assert_string_equal(a.algorithm, "NVLSTree");
         assert_int_equal(a.fluid_ps, b.fluid_ps);
-        /* bytes in a picosecond; all bytes leave a node twice */
+        /* bytes per picosecond; all bytes leave a node twice */
         double nics = 2 * s / (double)a.fluid_ps;
         double expected = (2 * depth - 1) * 16. * 8 * 65536 / nics;
         double more = (double)a.latency_ps - (double)b.latency_ps;
@@ -37,8 +37,8 @@ static void levels_of_a_tree_fill_once(void **state)
     }
 }
 
-/* Data that go round once cross each border between nodes once. An all-reduce crosses twice. The
- * ramp of a fabric is proportional to that. */
+/* Data that circulate once cross each border between nodes once; an all-reduce crosses it twice.
+ * The ramp of a fabric is proportional to the number of crossings. */
 static void a_fabric_fills_once_a_crossing(void **state)
 {
     (void)state;
@@ -55,9 +55,10 @@ static void a_fabric_fills_once_a_crossing(void **state)
     }
 }
 
-/* A tree with Simple passes on whole chunks. With 16 MiB of chunks, half of them take half of the
- * ramp, and more bytes than 16 MiB take no more. Without a fit, 16 channels of a chunk each are
- * meant: an eighth of NCCL's buffers, or of those that the network sets. */
+/* A tree with the protocol Simple passes on whole chunks. If its chunks have 16 MiB together, 8 MiB
+ * of data take half of the ramp, and more than 16 MiB take no more than all of it. Without a fit,
+ * there are 16 channels of one chunk each. A chunk is an eighth of NCCL's buffer, or of the buffer
+ * size that the network sets. */
 static void a_tree_fills_in_whole_chunks(void **state)
 {
     (void)state;
@@ -88,7 +89,7 @@ static void a_tree_fills_in_whole_chunks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_of_a_tree_fill_once),
+        cmocka_unit_test(each_level_of_a_tree_fills_once),
         cmocka_unit_test(a_fabric_fills_once_a_crossing),
         cmocka_unit_test(a_tree_fills_in_whole_chunks),
     };

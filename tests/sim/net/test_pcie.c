@@ -1,6 +1,6 @@
-/* Times of collectives in PCIe boxes, link by link, in NVLink domains wider than a board, and over
- * the channels of messages. Expected values follow by hand from NCCL's numbers and rules, and from
- * one published log. */
+/* Times of collectives in PCIe boxes, link by link; in NVLink domains larger than a board; and over
+ * the channels of messages. The expected values follow by hand from NCCL's numbers and rules, and
+ * from one published log. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "sim/net/nccl.h"
 #include "tests/sim/net/dgx.h"
 
-/* Links of PCIe 4 x16, which NCCL counts as 24 GB/s (.76 of 31.5 is 23.94). */
+/* Links are PCIe 4 x16, which NCCL counts as 24 GB/s (.76 of 31.5 is 23.94). */
 static Cluster box(uint32_t sockets, uint32_t switches, PeerLevel peer, bool intel)
 {
     Cluster c = {.name = "box", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_pcie};
@@ -34,11 +34,11 @@ static void assert_rate(double rate, double expected)
         fail_msg("%.3f GB/s, by hand %.3f", rate / 1e9, expected / 1e9);
 }
 
-/* nccl-tests' issue 307: 8 RTX 4090 and two Xeons, with a switch of four devices at each. Its log
- * shows one channel of 5 GB/s, and paths of 24 inside a socket and of 10 between sockets. Four hops
- * of a ring go up from a switch. Three of them come down again, which costs a sixth more, and one
- * goes to the other socket. */
-static void a_published_log(void **state)
+/* nccl-tests' issue 307: 8 RTX 4090 and two Xeons. Each Xeon has a switch with four devices. The
+ * log shows one channel of 5 GB/s, with paths of 24 GB/s inside a socket and of 10 between sockets.
+ * Four hops of a ring go up from a switch. Three of them come down again to the same switch, which
+ * costs a sixth more, and one goes to the other socket. */
+static void a_published_log_is_matched(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -53,19 +53,20 @@ static void a_published_log(void **state)
     arena_free(arena);
 }
 
-static void rings_by_hand(void **state)
+static void rings_have_their_rates(void **state)
 {
     (void)state;
-    /* Each device has its own link to its processor: only the link between processors is shared. */
+    /* Each device has its own link to its processor, so only the link between processors is
+     * shared. */
     Cluster c = box(2, 0, PEER_auto, false);
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
     c.pcie.socket_bytes_per_s = 16e9;
     assert_rate(pcie_ring_bytes_per_s(&c, 8), 16e9);
-    assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* a ring inside one socket */
+    assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* all devices of the ring are in one socket */
     c.pcie.intel = true;
     assert_rate(pcie_ring_bytes_per_s(&c, 4), link / 1.2);
-    /* If devices below a switch can write to each other, only one hop of a ring uses the uplink. If
-     * they cannot, all four hops use it. */
+    /* If devices below a switch can write to each other, only one hop of a ring uses the uplink.
+     * Otherwise all four hops use it. */
     c = box(2, 2, PEER_auto, false);
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
     c.pcie.peer = PEER_off;
@@ -79,9 +80,9 @@ static void rings_by_hand(void **state)
     assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
 }
 
-/* All to all of 8 in two sockets: 16 of the 56 flows, each a seventh of a device's data, cross in
- * each direction. */
-static void exchanges_by_hand(void **state)
+/* An all-to-all of 8 devices in two sockets has 56 flows, each of a seventh of a device's data. In
+ * each direction, 16 of them cross between the sockets. */
+static void exchanges_have_their_rates(void **state)
 {
     (void)state;
     Cluster c = box(2, 0, PEER_auto, false);
@@ -92,15 +93,15 @@ static void exchanges_by_hand(void **state)
     assert_rate(pcie_exchange_bytes_per_s(&c, 8), link * 7 / 16);
     c.pcie.peer = PEER_off;
     assert_rate(pcie_exchange_bytes_per_s(&c, 8), link / 4);
-    /* Each of 8 devices sends one share through host memory, which writes and reads it. */
+    /* Each of 8 devices sends its data through host memory, which writes and reads it. */
     c = box(1, 0, PEER_off, false);
     c.host_bytes_per_s = 4e9;
     assert_rate(pcie_exchange_bytes_per_s(&c, 8), 8 * 4e9 / 16);
 }
 
-/* A large collective is as fast as its busiest link allows; stores of 128 bytes do not work over
- * PCIe. */
-static void collectives_in_a_box(void **state)
+/* A large collective is as fast as its busiest link allows. The protocol of 128-byte stores (LL128)
+ * does not work over PCIe. */
+static void busy_links_limit_collectives(void **state)
 {
     (void)state;
     Cluster c = box(2, 2, PEER_off, false);
@@ -114,10 +115,10 @@ static void collectives_in_a_box(void **state)
         assert_string_not_equal(nccl_choose(&c, OP_all_reduce, 1, 8, bytes).protocol, "LL128");
 }
 
-/* Bus bandwidths of 72 GB200 at 512 MiB to 4 GiB are published, and not used for fitting (except
- * one peak of 32 GPUs). With 32 heads, four times as many bytes are in flight as on a board with
- * 8. */
-static void a_domain_of_many_boards(void **state)
+/* The bus bandwidths of 72 GB200 at 512 MiB to 4 GiB are published. Except for one peak of 32 GPUs,
+ * they were not used for fitting. With 32 heads, four times as many bytes are in flight as on a
+ * board with 8. */
+static void large_domains_match_published_rates(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -145,7 +146,7 @@ static void a_domain_of_many_boards(void **state)
  *   2 ranks  the peer gets 16 channels, or all 32 for parts above 16 MiB
  * Between nodes there are 16 channels. A NIC of 48 GB/s fills 4 of them. On 2 nodes, peers form two
  * batches, which start at channels 0 and 8. On 8 nodes the batches use all channels. */
-static void channels_of_messages(void **state)
+static void messages_use_the_expected_channels(void **state)
 {
     (void)state;
     Cluster h = dgx_h100(8, 8);
@@ -163,9 +164,12 @@ static void channels_of_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_published_log),         cmocka_unit_test(rings_by_hand),
-        cmocka_unit_test(exchanges_by_hand),       cmocka_unit_test(collectives_in_a_box),
-        cmocka_unit_test(a_domain_of_many_boards), cmocka_unit_test(channels_of_messages),
+        cmocka_unit_test(a_published_log_is_matched),
+        cmocka_unit_test(rings_have_their_rates),
+        cmocka_unit_test(exchanges_have_their_rates),
+        cmocka_unit_test(busy_links_limit_collectives),
+        cmocka_unit_test(large_domains_match_published_rates),
+        cmocka_unit_test(messages_use_the_expected_channels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

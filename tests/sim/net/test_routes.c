@@ -1,5 +1,5 @@
-/* Networks with routes. Paths on tori and dragonflies use the right links, collectives take times
- * computed by hand, and folded runs equal unfolded ones to the picosecond. */
+/* Networks with routes. Paths on tori and dragonflies use the right links, collectives take the
+ * times that were computed by hand, and folded runs equal unfolded ones to the picosecond. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include "tests/sim/synthetic.h"
 
-/* Nodes of one device and a NIC of 48 GB/s. */
+/* Nodes of `per_node` devices, each with a NIC of 48 GB/s. */
 static Cluster cluster_on(Topology topology, uint32_t nodes, uint32_t per_node)
 {
     Cluster c = {.name = "test", .nodes = nodes, .intra = FABRIC_nvswitch, .topology = topology};
@@ -57,16 +57,16 @@ static Ps run_on(const Plan *plan, const Cluster *cluster, bool unfolded, Arena 
     return result->step_ps;
 }
 
-/* Distance along one axis of a torus. */
+/* Returns the distance along one axis of a torus. */
 static uint32_t apart(uint32_t a, uint32_t b, uint32_t size)
 {
     uint32_t up = (b + size - a) % size;
     return up < size - up ? up : size - up;
 }
 
-/* A path has as many hops as the distances along its axes add up to; each link begins where the one
- * before ended. */
-static void paths_on_a_torus(void **state)
+/* A path has as many hops as the sum of the distances along the axes. Each link begins where the
+ * one before it ended. */
+static void paths_on_a_torus_are_shortest(void **state)
 {
     (void)state;
     Cluster c = cluster_on(torus(4, 3, 2, 1e9), 24, 1);
@@ -83,7 +83,7 @@ static void paths_on_a_torus(void **state)
             for (uint32_t h = 0; h < n; h++) {
                 uint32_t a = path[h] / 2 % MOST_TORUS_AXES, down = path[h] % 2;
                 assert_int_equal(path[h] / 2 / MOST_TORUS_AXES, at);
-                assert_true(a >= axis); /* one axis after the other */
+                assert_true(a >= axis); /* finishes one axis before the next */
                 axis = a;
                 uint32_t x = at / strides[a] % sizes[a];
                 uint32_t next = (x + (down ? sizes[a] - 1 : 1)) % sizes[a];
@@ -94,10 +94,10 @@ static void paths_on_a_torus(void **state)
     }
 }
 
-/* At least one link leaves a group. A path uses at most one link before that link, and at most one
- * after it. Messages from B to A arrive at the router where A's link to B begins. Some path uses
- * each link, each within its group. */
-static void paths_on_a_dragonfly(void **state)
+/* A path to another group uses exactly one link between groups, with at most one hop before it and
+ * one after it. A message from B to A arrives at the router of A where A's link to B begins. Every
+ * link is used by some path, and each hop uses a link of the group where it begins. */
+static void paths_on_a_dragonfly_use_the_right_links(void **state)
 {
     (void)state;
     static const Topology each[] = {{.groups = 5, .routers = 4, .nodes = 2, .ways_out = 2},
@@ -126,7 +126,7 @@ static void paths_on_a_dragonfly(void **state)
                         continue;
                     }
                     assert_int_equal((link - inside) / t.ways_out, at % routers);
-                    /* the way back uses the same pair of groups, and the same one of its links */
+                    /* the way back uses a link of the same pair of groups, with the same number */
                     uint32_t pairs = t.groups - 1, port = link - inside;
                     uint32_t other = (group + 1 + port % pairs) % t.groups;
                     uint32_t back = port / pairs * pairs + (t.groups - 2 - port % pairs);
@@ -143,9 +143,9 @@ static void paths_on_a_dragonfly(void **state)
     }
 }
 
-/* NCCL's two trees: each node but the root has a parent, and the busiest node sends 1, 1.5 and 2
- * times a buffer for 2, 3 and more nodes. */
-static void edges_of_trees(void **state)
+/* NCCL builds two trees. Each node except the root has a parent. The busiest node sends a buffer 1
+ * time with 2 nodes, 1.5 times with 3 nodes, and 2 times with more. */
+static void trees_load_their_busiest_node(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n < 40; n++) {
@@ -161,9 +161,9 @@ static void edges_of_trees(void **state)
     }
 }
 
-/* 4 x 4 nodes with rings of four along the first axis (`inner`) or the second: each ring has its
- * own links and uses exactly their full rate. */
-static void rings_along_an_axis(void **state)
+/* 4 x 4 nodes with rings of four, along the first axis (`inner`) or the second. Each ring has its
+ * own links, and uses exactly their full rate. */
+static void rings_along_an_axis_share_no_link(void **state)
 {
     (void)state;
     for (uint32_t inner = 0; inner < 2; inner++) {
@@ -185,10 +185,10 @@ static void rings_along_an_axis(void **state)
     }
 }
 
-/* A ring of 8 nodes. Each sends an eighth to each other node. A link carries 1 + 2 + 3 hops of the
- * messages that go one way. Messages that go half way round add 2 (even nodes send up, odd nodes
- * down), so 8 in all. */
-static void an_exchange_on_a_ring(void **state)
+/* A ring of 8 nodes, where each node sends an eighth of its data to each other node. Messages in
+ * one direction make 1, 2 or 3 hops, so a link carries 1 + 2 + 3 of them. Messages half way round
+ * add 2 (even nodes send up, odd nodes down), so 8 in all. */
+static void an_exchange_on_a_ring_loads_every_link(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -211,9 +211,9 @@ static void an_exchange_on_a_ring(void **state)
 }
 
 /* Two groups of four routers. Each router sends to its partner in the other group, which is the
- * worst case for shortest routes. All four messages of a direction share the one link out of their
- * group. Inside a group, the same exchange has links of its own. With as many links between groups
- * as routers, each message has its own link. */
+ * worst case for shortest routes: all four messages of a direction share the one link out of their
+ * group. Inside a group, the same exchange has a link for each message. So it has between groups,
+ * if there are as many links between them as routers. */
 static void a_dragonfly_has_few_ways_out(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void a_dragonfly_has_few_ways_out(void **state)
         Arena *arena = arena_new();
         Cluster c =
             cluster_on(dragonfly(cases[i].groups, 4, 1, cases[i].ways_out), cases[i].groups * 4, 1);
-        Plan *plan = synthetic_plan(arena, 2, 1, 4, 2); /* stages are groups */
+        Plan *plan = synthetic_plan(arena, 2, 1, 4, 2); /* each stage is one group */
         AxisSet pp = synthetic_axis(plan, AXIS_pp);
         synthetic_comm(plan, 0, STREAM_pp_forward, OP_send, pp, 1, 1, 1 << 30);
         synthetic_comm(plan, 1, STREAM_pp_backward, OP_recv, pp, -1, 1, 1 << 30);
@@ -242,9 +242,9 @@ static void a_dragonfly_has_few_ways_out(void **state)
     }
 }
 
-/* Links of 40 GB/s inside one group, one for each pair of routers. In an exchange each link carries
- * a quarter of all bytes. */
-static void a_group_is_linked_all_to_all(void **state)
+/* A group has one link of 40 GB/s for each pair of routers. In an exchange, each link carries a
+ * quarter of all bytes. */
+static void routers_of_a_group_are_linked_in_pairs(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -279,7 +279,7 @@ static void check_folded(const Plan *plan, const Cluster *c, Arena *arena, uint3
     }
 }
 
-/* Random programs over tori and dragonflies, filled wholly or partly. */
+/* Random programs over tori and dragonflies, with all nodes or only some of them in use. */
 static void folded_is_unfolded(void **state)
 {
     (void)state;
@@ -295,7 +295,8 @@ static void folded_is_unfolded(void **state)
                            dragonfly(4, 2, 2, 2), dragonfly(2, 8, 1, 1), dragonfly(5, 4, 1, 1)};
         Cluster c = cluster_on(each[seed % 6], nodes, s[3]);
         Plan *plan = random_plan(arena, s[0], s[1], s[2], 80, seed);
-        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes for which links matter */
+        /* sizes for which the rate of the links matters */
+        for (uint32_t i = 0; i < plan->programs.n; i++) {
             Program *p = &plan->programs.at[i];
             for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].bytes <<= 6;
             for (Pc pc = 1; pc < p->code.n; pc++) p->code.at[pc].microbatch *= 1000;
@@ -309,13 +310,13 @@ static void folded_is_unfolded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths_on_a_torus),
-        cmocka_unit_test(paths_on_a_dragonfly),
-        cmocka_unit_test(edges_of_trees),
-        cmocka_unit_test(rings_along_an_axis),
-        cmocka_unit_test(an_exchange_on_a_ring),
+        cmocka_unit_test(paths_on_a_torus_are_shortest),
+        cmocka_unit_test(paths_on_a_dragonfly_use_the_right_links),
+        cmocka_unit_test(trees_load_their_busiest_node),
+        cmocka_unit_test(rings_along_an_axis_share_no_link),
+        cmocka_unit_test(an_exchange_on_a_ring_loads_every_link),
         cmocka_unit_test(a_dragonfly_has_few_ways_out),
-        cmocka_unit_test(a_group_is_linked_all_to_all),
+        cmocka_unit_test(routers_of_a_group_are_linked_in_pairs),
         cmocka_unit_test(folded_is_unfolded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
