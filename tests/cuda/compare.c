@@ -71,7 +71,7 @@ typedef struct Bench {
     Arena *arena;
     uint32_t n_in, n;
     uint32_t accumulate;
-    Value exact[MAX_ARGS];  /* fp64: the CPU's input */
+    Value exact[MAX_ARGS];  /* the CPU's input in fp64 */
     Value device[MAX_ARGS]; /* the device's input */
     void *before[MAX_ARGS]; /* a copy of the device's input */
     Value scratch;
@@ -105,7 +105,8 @@ static DType type_of(char c, DType real, DType eight)
     }
 }
 
-/* Returns normal numbers from a table whose size is coprime to tensor sizes. */
+/* Returns a normal number from a table. The size of the table has no factor in common with tensor
+ * sizes. */
 static double draw(char type, uint32_t arg, int64_t i)
 {
     enum { N = 4099 };
@@ -121,7 +122,7 @@ static int64_t common_factor(int64_t a, int64_t b)
     return b == 0 ? a : common_factor(b, a % b);
 }
 
-/* The slots of a sequence are distinct: the function steps through all of them. */
+/* The slots of a sequence are all different: the function steps through all of them. */
 static int32_t draw_slot(const Bench *b, int64_t i)
 {
     const Value *slots = &b->exact[b->c->op == OP_combine ? 0 : 1];
@@ -149,7 +150,7 @@ static Ids ids_of(OpKind op)
     return IDS_some_ignored;
 }
 
-/* Ids are from the whole vocabulary, or from all experts. One id is frequent. */
+/* Ids are drawn from the whole vocabulary, or from all experts. One id is frequent. */
 static int32_t draw_id(const Bench *b, uint32_t arg, int64_t i, int64_t n_ids)
 {
     const Ids ids = ids_of(b->c->op);
@@ -186,7 +187,7 @@ static int64_t ids_in_all(const CudaCase *c, const Sizes *sizes)
     if (c->op == OP_slots) return c->attrs.experts;
     if (ids_of(c->op) == IDS_experts) return sizes->size['N'];
     int64_t n = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
-    return n != 0 ? n : 50; /* these are only labels, for which any bound will do */
+    return n != 0 ? n : 50; /* only labels use it here, and for these any bound will do */
 }
 
 static bool is_fresh(const Bench *b, uint32_t arg)
@@ -194,8 +195,8 @@ static bool is_fresh(const Bench *b, uint32_t arg)
     return arg >= b->n_in && !(b->accumulate >> (arg - b->n_in) & 1);
 }
 
-/* Returns the argument whose memory holds an output. If the op updates an input, that is the input,
- * otherwise the output itself. */
+/* Returns the argument whose memory receives an output: the input that the op updates, or the
+ * output itself. */
 static uint32_t home_of(const Bench *b, uint32_t arg)
 {
     bool updates = (op_info(b->c->op)->flags & OP_UPDATES) != 0;
@@ -223,7 +224,7 @@ static Bench bench_new(const CudaCase *c, const Sizes *sizes, DType real, DType 
                                    : b.device[home].at;
         if (home != i) b.exact[i].at = b.exact[home].at;
         if (home == i && !is_fresh(&b, i)) fill(&b, i, c->types[i], n_ids);
-        /* Outputs of i32 start with 0x7f: a label of -1 must be written, not left. */
+        /* Outputs of i32 start as 0x7f bytes, so that a label of -1 must really be written. */
         if (t == DT_i32 && is_fresh(&b, i)) memset(b.device[i].at, 0x7f, bytes);
         b.before[i] = arena_alloc(b.arena, bytes + 1);
         memcpy(b.before[i], b.device[i].at, bytes);
@@ -289,9 +290,9 @@ static void run_exact(Bench *b, const Attrs *attrs)
     eval_op(b->c->op, attrs, b->exact, b->n_in, b->n - b->n_in, b->c->part, &here, 1);
 }
 
-/* ---- verdicts ---- */
+/* ---- comparing results ---- */
 
-/* Returns half a unit in the last place, relative; or the smallest step of the format. */
+/* Returns half a unit in the last place, relative to the number. */
 static double half_unit(DType t)
 {
     int mantissa_bits = t == DT_bf16   ? 7
@@ -361,7 +362,7 @@ void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uin
     void *first[MAX_ARGS];
     attrs.accumulate = accumulate;
     run_exact(&b, &attrs);
-    /* two orders; under the sanitizers one of them */
+    /* runs in both orders; under the sanitizers, in one of them */
     static size_t turn;
     const bool late = UNDER_SANITIZERS && is_sampled(turn++, 2);
     run_device(&b, &attrs, late ? 9 : 0);

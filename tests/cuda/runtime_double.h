@@ -1,5 +1,6 @@
-/* A test double of the few CUDA runtime calls that time kernels. Memory is the host's, work is done
- * at launch, and the test sets the time. It includes no CUDA header. */
+/* A test double of the few CUDA runtime calls that are used to time kernels. Device memory is host
+ * memory, work is done at launch, and the test sets the time. This header includes no CUDA
+ * header. */
 #ifndef TANDEM_TESTS_CUDA_RUNTIME_DOUBLE_H
 #define TANDEM_TESTS_CUDA_RUNTIME_DOUBLE_H
 
@@ -12,8 +13,8 @@ typedef struct RuntimeDouble {
     bool no_memory;  /* cudaMalloc fails */
     /* number of waits for events so far */
     uint32_t waits;
-    uint32_t lost_at, hangs_at; /* number of the wait from which on the device is lost, or from
-                                   which on waits never end; 0: never */
+    /* from this wait on, the device is lost, or waits never end; 0: never */
+    uint32_t lost_at, hangs_at;
 } RuntimeDouble;
 extern RuntimeDouble runtime_double;
 

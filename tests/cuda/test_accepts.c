@@ -1,5 +1,5 @@
-/* The device has a kernel for every instruction of the corpus. The double of CUDA cannot show that,
- * because it computes with the CPU's kernels, which take more types. */
+/* The device must have a kernel for every instruction of the corpus. The double of CUDA cannot test
+ * that, because it computes with the CPU's kernels, which accept more types. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,9 +31,10 @@ static void look(Count *count, const Plan *plan, const Tiny *t, Arena *arena)
         for (Pc pc = 1; pc < p->code.n; pc++) {
             const Instr *in = &p->code.at[pc];
             if (in->op == OP_none || op_info(in->op)->class_ == OP_CLASS_comm) continue;
-            /* The device has no kernels for products of blocks (missing.h). */
+            /* the device has no kernels for products with block scales (missing.h) */
             if (kernel_cuda(in->op) == NULL || op_info(in->op)->flags & OP_BLOCKS) continue;
-            if (in->stream == STREAM_host || op_info(in->op)->flags & OP_SOURCE) continue; /* CPU */
+            /* these run on the CPU */
+            if (in->stream == STREAM_host || op_info(in->op)->flags & OP_SOURCE) continue;
             count->instructions++;
             if (accepted(p, in)) continue;
             if (count->refused++ < 5)

@@ -1,5 +1,5 @@
-/* A run of fused ops is one launch, which must give the bits of the single ops. Chosen cases are
- * tested, and runs drawn by seed, in which buffers may coincide. */
+/* A run of fused ops is one launch. It must give the bits of the single ops. The test has chosen
+ * cases and runs drawn by seed, in which several ops may use the same buffers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 enum { BUFFERS = 10, VECTORS = 2, MAXIMA = CUDA_CHAIN_MAX + 2, ALL = BUFFERS + VECTORS + MAXIMA };
 enum { ROWS_MOST = 40, ROW_MOST = 264, MOST = ROWS_MOST * ROW_MOST };
 
-/* Buffers of [rows, row], a few rows, and memory for largest magnitudes; every run starts from the
- * same contents. */
+/* Buffers [rows, row], buffers of a few rows, and memory for largest magnitudes. Every run starts
+ * from the same contents. */
 typedef struct Pool {
     int64_t rows, row;
     DType dtype[ALL];
@@ -34,7 +34,7 @@ static uint64_t below(uint64_t n)
     return rng_below(seed_now, 1, draws++, n);
 }
 
-/* `half`: all buffers are aligned and of bf16, for which some chains have kernels of their own. */
+/* With `half`, all buffers are aligned and in bf16, for which some chains have special kernels. */
 static void pool_fill(Pool *p, bool half)
 {
     static const DType dtypes[] = {DT_f32, DT_bf16, DT_f16};
@@ -94,7 +94,8 @@ static KernelArgs args_of(Pool *p, const Op *op, const int *arg, uint32_t n_in)
     if (op->op == OP_dropout) {
         const Value x = {p->dtype[arg[0]], 2, {p->rows, p->row}, p->at[arg[0]]}, y[] = {x, x};
         a = eval_args(OP_dropout, NULL, y, 1, 1, NULL, &p->binding);
-        unsigned char first = (unsigned char)p->binding.letter[0][0]; /* rows of a longer whole */
+        /* these are rows of a longer tensor */
+        unsigned char first = (unsigned char)p->binding.letter[0][0];
         a.start[first] = 3, a.second[first] += 3, p->binding.size[first] += 5;
         a.attrs.drop = 0.3, a.attrs.site = 5 + arg[1];
     }
@@ -108,13 +109,14 @@ static KernelArgs args_of(Pool *p, const Op *op, const int *arg, uint32_t n_in)
         a.rows = p->row, a.size['b'] = 1, a.size['s'] = p->rows;
     if (is_amax(op->op)) {
         a.elements[1] = op->op == OP_amax ? 1 : p->rows;
-        /* scratch, which only the op alone takes */
+        /* scratch, which is passed only to an op that runs alone */
         a.ptr[2] = p->scratch, a.dtype[2] = DT_u8, a.n_args = 3;
     }
     return a;
 }
 
-/* latest: the buffer of the part before; -1: none. No other part uses a largest magnitude. */
+/* Draws a part. `latest`: the buffer of the part before, which it reads; -1: none. No other part
+ * uses the memory of a largest magnitude. */
 static KernelArgs draw_part(Pool *p, const Op *op, uint32_t i_part, int latest)
 {
     uint32_t n_in = op_info(op->op)->sig.n_in;
@@ -138,8 +140,8 @@ static bool same_as_alone(const Pool *p, const bool *unread)
     return true;
 }
 
-/* True if part k's output may stay unwritten. That is so if no later part, fused or not, uses its
- * buffer except as a reader inside the run. */
+/* Returns true if part k's output may stay unwritten: no later part, fused or not, uses its buffer,
+ * except to read it inside the run. */
 static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t length, uint32_t n)
 {
     const KernelArgs *mine = part[k].args;
@@ -152,9 +154,10 @@ static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t leng
     return true;
 }
 
-static uint32_t n_dropped, n_largest; /* fused dropouts; fused ops for the largest magnitude */
+/* numbers of fused dropouts, and of fused ops for the largest magnitude */
+static uint32_t n_dropped, n_largest;
 
-/* Runs the parts one by one, then by chains; returns true if something was fused. */
+/* Runs the parts one by one, then in chains. Returns true if some parts were fused. */
 static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_t n, uint64_t order)
 {
     CudaError error;
@@ -189,14 +192,14 @@ static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_
         at += length;
         fused = true;
     }
-    for (int i = 0; i < ALL; i++) /* unread buffers stay as they were */
+    for (int i = 0; i < ALL; i++) /* outputs that were declared unread must not be written */
         if (unread[i]) assert_memory_equal(p->at[i], p->start[i], p->bytes[i]);
     assert_true(same_as_alone(p, unread));
     compare_check();
     return fused;
 }
 
-static void drawn_runs(void **state)
+static void drawn_runs_give_the_bits_of_single_ops(void **state)
 {
     (void)state;
     static Pool pool;
@@ -219,22 +222,22 @@ static void drawn_runs(void **state)
         n_fused += check_run(&pool, part, op, n, 1 + seed_now % 3);
         compare_free();
     }
-    assert_true(n_fused > 280); /* a run may begin with a part that cannot be fused */
+    assert_true(n_fused > 280); /* not all runs are fused: some begin with a part that cannot be */
     assert_true(n_dropped > 50 && n_largest > 50);
 }
 
 /* ---- gated units ---- */
 
 /* Draws a gated unit (n: 2), its gradient (n: 3), or the gradient that recomputes silu (n: 4), in
- * random buffers. Often these are the same memory, so that its own kernel must refuse. Returns true
- * if that kernel may run. */
+ * random buffers. Often several of these share memory, so that the special kernel must refuse.
+ * Returns true if that kernel may run. */
 static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, const Op **op)
 {
     static const Op silu = {OP_silu, cuda_silu, false}, mul = {OP_mul, cuda_mul, false};
     static const Op slope = {OP_silu_grad, cuda_silu_grad, false};
     static const Op *const ops_of[3][4] = {
         {&silu, &mul}, {&mul, &mul, &slope}, {&mul, &silu, &mul, &slope}};
-    int at[BUFFERS]; /* buffers of gate, up, d, silu, middle, out, and the output of the gate */
+    int at[BUFFERS]; /* buffers of gate, up, d, silu, middle, out, and of the gate's output */
     bool apart = below(2) == 0;
     for (int i = 0; i < BUFFERS; i++) at[i] = apart ? i : (int)below(7);
     if (apart && below(2)) at[6] = at[4];
@@ -250,7 +253,7 @@ static bool gate_of(Pool *p, uint32_t n, KernelArgs *args, CudaChainPart *part, 
     return apart;
 }
 
-static void gated_units(void **state)
+static void gated_units_give_the_bits_of_single_ops(void **state)
 {
     (void)state;
     static Pool pool;
@@ -325,7 +328,7 @@ static void check_sum_and_norm(DType t, int64_t rows, int64_t width, bool layer,
     compare_free();
 }
 
-static void sums_and_their_norms(void **state)
+static void sums_with_norms_give_the_bits_of_single_ops(void **state)
 {
     (void)state;
     static const DType dtypes[] = {DT_f32, DT_bf16, DT_f16};
@@ -337,7 +340,7 @@ static void sums_and_their_norms(void **state)
 }
 
 /* Ops that must not become one launch. */
-static void what_does_not_join(void **state)
+static void some_ops_are_not_fused(void **state)
 {
     (void)state;
     Value x = value_of(DT_f32, 3, 4, 16, 1), y = value_of(DT_f32, 3, 4, 16, 2);
@@ -361,10 +364,10 @@ static void what_does_not_join(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(drawn_runs),
-        cmocka_unit_test(gated_units),
-        cmocka_unit_test(sums_and_their_norms),
-        cmocka_unit_test(what_does_not_join),
+        cmocka_unit_test(drawn_runs_give_the_bits_of_single_ops),
+        cmocka_unit_test(gated_units_give_the_bits_of_single_ops),
+        cmocka_unit_test(sums_with_norms_give_the_bits_of_single_ops),
+        cmocka_unit_test(some_ops_are_not_fused),
     };
     return cmocka_run_group_tests_name("chains of CUDA kernels", tests, NULL, NULL);
 }

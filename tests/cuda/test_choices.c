@@ -1,5 +1,5 @@
-/* Kernels on the target count how often experts are chosen. The counts must equal counts made by
- * hand, and are added to earlier ones. */
+/* Kernels on the target count how often each expert is chosen. The counts must equal those made by
+ * hand, and are added to earlier counts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void check(int64_t n, int64_t n_experts)
     compare_free();
 }
 
-static void counts_are_those_by_hand(void **state)
+static void choices_are_counted_as_by_hand(void **state)
 {
     (void)state;
     static const int64_t experts[] = {1, 7, 8, 9, 64, 70};
@@ -49,6 +49,6 @@ static void counts_are_those_by_hand(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_are_those_by_hand)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(choices_are_counted_as_by_hand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The emulator that runs the threads of a device on the CPU. Barriers, shuffles and orders must
- * work as on a device, or the tests of kernels would miss mistakes. */
+/* Tests the emulator that runs the threads of a device on the CPU. Barriers, shuffles and orders
+ * must work as on a device. Otherwise the tests of kernels would miss mistakes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,8 @@ static void barriers_order_threads(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         assert_int_equal(wrong_after_reverse(true, seed), 0);
-        assert_true(wrong_after_reverse(false, seed) > 0); /* without the barrier it reads NaNs */
+        /* without the barrier, threads read NaNs */
+        assert_true(wrong_after_reverse(false, seed) > 0);
     }
 }
 
@@ -124,7 +125,7 @@ KERNEL(hang, HangArgs, 64, 1)
     __syncthreads();
 }
 
-/* True if this launch ends the process. */
+/* Returns true if this launch ends the process. */
 static bool dies(bool too_far)
 {
     pid_t child = fork();
@@ -143,8 +144,8 @@ static bool dies(bool too_far)
 static void mistakes_end_the_test(void **state)
 {
     (void)state;
-    assert_true(dies(false)); /* one thread never comes to the barrier */
-    assert_true(dies(true));  /* more shared memory than was requested */
+    assert_true(dies(false)); /* one thread never reaches the barrier */
+    assert_true(dies(true));  /* the kernel uses more shared memory than it requested */
 }
 
 int main(void)

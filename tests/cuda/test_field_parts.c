@@ -1,6 +1,6 @@
-/* CUDA kernels on the last part of a field, whose rows and columns do not divide evenly over the
- * ranks. Local rows and columns beyond the field are padding: no sum may add them, and no gradient
- * may reach them. */
+/* CUDA kernels on the last part of a field whose rows and columns do not divide evenly over the
+ * ranks. Local rows and columns beyond the field are padding. No sum may include them, and no
+ * gradient may reach them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,8 @@
 #include "tests/cuda/compare.h"
 #include "tests/support/ops/fields.h"
 
-/* Rows 8 to 10 of 11, and columns 14 to 19 of 20; the other parts have 4 rows and 7 columns. */
+/* This part has rows 8 to 10 of 11, and columns 14 to 19 of 20. The other parts have 4 rows and 7
+ * columns. */
 static const Part last = {.start = {['h'] = 8, ['w'] = 14, ['H'] = 8, ['W'] = 14},
                           .valid = {['h'] = 3, ['w'] = 6, ['H'] = 3, ['W'] = 6}};
 
@@ -66,7 +67,7 @@ static void windows_leave_padding_zero(void **state)
         compare_part(cases[i], &local, &whole, last);
 }
 
-/* The last of two parts of 8 rows, of which the last 3 lie behind the south pole. */
+/* The last of two parts of 8 rows. Its last 3 rows lie beyond the south pole. */
 static void poles_turn_by_global_rows(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Kernels that compute several ops at once. Cross-entropy does not give the bits of the single ops,
- * so it is compared with the CPU's ops in fp64. The other kernels must give the bits of the single
+ * so it is compared with the CPU's ops in fp64. All other kernels must give the bits of the single
  * ops. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,20 +21,21 @@
 enum { TOP, TOTAL, PICKED, SUMS };
 
 typedef struct Logits {
-    int64_t rows, width, start, valid, all; /* valid: the labels that exist here; 0: none */
+    /* valid: the number of labels that exist here; 0: none */
+    int64_t rows, width, start, valid, all;
     DType real;
     bool odd;
     OpKind pick;
     double scale;
 } Logits;
 
-/* A number that replaces a row's largest one. SPECIAL_none: no replacement. */
+/* A special number that takes the place of a row's largest one. SPECIAL_none: no special number. */
 typedef enum Special {
     SPECIAL_none,
     SPECIAL_nan,
     SPECIAL_inf,
     SPECIAL_minus_inf,
-    SPECIAL_half_minus_inf, /* in place of each number of the row's first half */
+    SPECIAL_half_minus_inf, /* takes the place of each number in the row's first half */
     SPECIALS
 } Special;
 
@@ -66,11 +67,11 @@ static Row rows_new(const Logits *l, Special special, Arena *arena)
     for (int64_t i = 0; i < l->rows * l->width; i++) {
         double x = l->scale * rng_normal(3, (uint64_t)l->width, (uint64_t)i);
         int64_t row = i / l->width, v = i % l->width;
-        bool all = special == SPECIAL_minus_inf || /* the row has no other number */
+        bool all = special == SPECIAL_minus_inf || /* all numbers of the row are replaced */
                    (special == SPECIAL_half_minus_inf && v < l->valid / 2);
         if (special != SPECIAL_none && row == 1 && (all || v == l->valid / 2))
             x = special_number(special);
-        if (v >= l->valid) x = (double)NAN; /* a NaN, because padding is never read */
+        if (v >= l->valid) x = (double)NAN; /* NaN in the padding, which must never be read */
         number_write(l->real, r.z.at, (uint64_t)i, x);
         value_set(&r.exact_z, i, number_read(l->real, r.z.at, (uint64_t)i));
     }
@@ -100,7 +101,7 @@ static void check_sum(const Logits *l, const Row *r, int which, double room)
     }
 }
 
-/* The plan's order of the two sums behind the maximum, or only one of them. */
+/* The order in which the plan has the two sums after the maximum, or only one of them. */
 typedef enum Order { PICK_FIRST, SUM_FIRST, SUM_ALONE, PICK_ALONE, ORDERS } Order;
 
 static void run_fused(const Logits *l, Row *r, const Part *part, const Attrs *attrs, Order order,
@@ -158,10 +159,10 @@ static void check_logits(const Logits *l, Special special, Order order)
     arena_free(arena);
 }
 
-static void sums_over_whole_vocabularies(void **state)
+static void whole_vocabularies_match_the_cpu(void **state)
 {
     (void)state;
-    /* from 8,192 on, rows of bf16 have groups that are added together */
+    /* from a width of 8,192 on, groups of a bf16 row are added in pairs */
     static const int64_t width[] = {1, 7, 8, 11, 40, 255, 256, 300, 4096, 4101, 9001, 16376};
     static const DType reals[] = {DT_f32, DT_bf16, DT_f16};
     for (size_t w = 0; w < sizeof width / sizeof width[0]; w++)
@@ -181,9 +182,9 @@ static void sums_over_whole_vocabularies(void **state)
             }
 }
 
-/* A part of a vocabulary; a padded one with an odd number of ids; and one that is all padding. Each
- * in fp32, in bf16 that is not aligned, and in aligned bf16. */
-static void sums_over_parts_of_vocabularies(void **state)
+/* A part of a vocabulary, a padded part with an odd number of ids, and a part that is only padding.
+ * Each runs in fp32, in unaligned bf16, and in aligned bf16. */
+static void parts_of_vocabularies_match_the_cpu(void **state)
 {
     (void)state;
     static const struct {
@@ -205,9 +206,9 @@ static void sums_over_parts_of_vocabularies(void **state)
             }
 }
 
-/* A NaN is visible in the result; rows of minus infinity have no sum; large numbers do not
+/* A NaN shows in the result, rows of minus infinity have no sum, and large numbers do not
  * overflow. */
-static void sums_of_what_is_not_finite(void **state)
+static void numbers_that_are_not_finite_show(void **state)
 {
     (void)state;
     static const int64_t width[] = {5, 64, 4101, 16376};
@@ -220,9 +221,9 @@ static void sums_of_what_is_not_finite(void **state)
             }
 }
 
-/* Runs that must not become one kernel: with other logits, with the maximum of other logits, with
- * two ops of one kind, or without the maximum before them. */
-static void what_is_no_such_run(void **state)
+/* Runs that must not become one kernel: they use other logits, the maximum of other logits, two ops
+ * of one kind, or no maximum before them. */
+static void other_runs_are_not_fused(void **state)
 {
     (void)state;
     Logits l = {4, 16, 0, 16, 16, DT_f32, false, OP_xent_pick, 1};
@@ -249,8 +250,9 @@ static void what_is_no_such_run(void **state)
     arena_free(arena);
 }
 
-/* The gradient of the logits, written over the logits, has the same bits as elsewhere. */
-static void a_gradient_in_the_place_of_the_logits(void **state)
+/* If the gradient of the logits overwrites the logits, it has the same bits as in separate
+ * memory. */
+static void a_gradient_over_the_logits_has_the_same_bits(void **state)
 {
     (void)state;
     static const DType reals[] = {DT_f32, DT_bf16, DT_f16};
@@ -266,7 +268,7 @@ static void a_gradient_in_the_place_of_the_logits(void **state)
             for (int64_t i = 0; i < rows * width; i++)
                 number_write(reals[t], z.at, (uint64_t)i, rng_normal(6, 0, (uint64_t)i));
             for (int64_t i = 0; i < rows; i++) {
-                value_set(&dsum, i, i == 2 ? 0 : 0.25); /* 0: ignored */
+                value_set(&dsum, i, i == 2 ? 0 : 0.25); /* 0: the label is ignored */
                 value_set(&top, i, 1.5);
             }
             const Value away[] = {z, dsum, top, apart}, here[] = {z, dsum, top, z};
@@ -301,7 +303,7 @@ static uint64_t bytes_of(const Value *v)
     return (uint64_t)value_elements(v) * dtype_bytes(v->dtype);
 }
 
-/* A random value of the run; if an output accumulates, its old contents are part of the run. */
+/* Adds a random value to the run. If an output accumulates, its old contents belong to the run. */
 static Value drawn(Parts *p, DType t, uint32_t n_dims, int64_t rows, int64_t width, bool odd)
 {
     Value v = value_at(t, n_dims, rows, width, odd);
@@ -391,7 +393,8 @@ static void check_norm(const NormCase *c)
 static void check_norm_grad(const NormCase *c)
 {
     Parts p = {.arena = arena_new()};
-    const Attrs attrs = {.accumulate = c->adds ? 7 : 0}; /* the residual's gradient exists */
+    /* the gradient is added to the residual's gradient */
+    const Attrs attrs = {.accumulate = c->adds ? 7 : 0};
     Value dy = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
     Value x = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
     Value w = drawn(&p, c->t, 1, 0, c->width, c->odd);
@@ -407,10 +410,10 @@ static void check_norm_grad(const NormCase *c)
         add_part(&p, OP_rmsnorm_grad, cuda_rmsnorm_grad, &attrs,
                  (const Value[]){dy, x, w, r, dx, dw});
     add_amax(&p, c, dx);
-    check_parts(&p, 2); /* and the second stage of all sums over rows */
+    check_parts(&p, 2); /* the second launch finishes all sums over rows */
 }
 
-static void norms_and_the_largest_they_make(void **state)
+static void norms_with_a_maximum_give_the_bits_of_single_ops(void **state)
 {
     (void)state;
     static const DType reals[] = {DT_f32, DT_bf16, DT_f16};
@@ -426,9 +429,9 @@ static void norms_and_the_largest_they_make(void **state)
             }
 }
 
-/* A NaN counts as the largest. The maximum of another tensor, of other rows or in fewer bits is not
- * fused. */
-static void what_is_no_largest_of_a_norm(void **state)
+/* A NaN counts as the largest number. A maximum is not fused if it is of another tensor, of other
+ * rows, or in fewer bits. */
+static void other_maxima_are_not_fused(void **state)
 {
     (void)state;
     Parts p = {.arena = arena_new()};
@@ -456,13 +459,13 @@ static void what_is_no_largest_of_a_norm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_over_whole_vocabularies),
-        cmocka_unit_test(sums_over_parts_of_vocabularies),
-        cmocka_unit_test(sums_of_what_is_not_finite),
-        cmocka_unit_test(what_is_no_such_run),
-        cmocka_unit_test(a_gradient_in_the_place_of_the_logits),
-        cmocka_unit_test(norms_and_the_largest_they_make),
-        cmocka_unit_test(what_is_no_largest_of_a_norm),
+        cmocka_unit_test(whole_vocabularies_match_the_cpu),
+        cmocka_unit_test(parts_of_vocabularies_match_the_cpu),
+        cmocka_unit_test(numbers_that_are_not_finite_show),
+        cmocka_unit_test(other_runs_are_not_fused),
+        cmocka_unit_test(a_gradient_over_the_logits_has_the_same_bits),
+        cmocka_unit_test(norms_with_a_maximum_give_the_bits_of_single_ops),
+        cmocka_unit_test(other_maxima_are_not_fused),
     };
     return cmocka_run_group_tests_name("fused CUDA kernels", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Initial values that the target computes must have the bits of kernel_init_value for each kind,
- * type and place. Otherwise runs on a GPU and on the CPU would start from different weights. */
+/* Initial values that the target computes must have the bits of kernel_init_value, for each kind,
+ * type and place. Otherwise, runs on a GPU and on the CPU would start from different weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void check(CudaInit init)
     compare_free();
 }
 
-static void each_kind_and_type(void **state)
+static void initial_values_equal_the_cpus(void **state)
 {
     (void)state;
     static const DType types[] = {DT_f32, DT_bf16, DT_f16};
@@ -68,6 +68,6 @@ static void each_kind_and_type(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_and_type)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(initial_values_equal_the_cpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

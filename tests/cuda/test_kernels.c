@@ -1,7 +1,7 @@
-/* Every CUDA kernel of ops.def except contractions and attention, on the target, against the CPU's
- * kernels in fp64. Cases cover each precision, and sizes that do and do not fill vectors and
- * blocks. They also have rows wider than a block holds, memory that allows no wide access, and
- * parts of split tensors. */
+/* Every CUDA kernel of ops.def except contractions and attention, on the target, compared with the
+ * CPU's kernels in fp64. Cases cover each precision, and sizes that do and do not fill vectors and
+ * blocks. They also cover rows wider than a block can hold, memory that does not allow wide
+ * accesses, and parts of split tensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -305,14 +305,15 @@ static int64_t first_taken(const Sizes *sizes) /* attrs.first of ops that take a
     return sizes == &even ? 8 : 1;
 }
 
-/* Sizes of fields are as small as the other sizes of the table allow. */
+/* Sets the sizes of fields, which are as small as the table's other sizes allow. */
 static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
 {
     int64_t most = sizes == &wide ? 33 : 13;
     own->size['h'] = sizes->size['s'] > most ? most : sizes->size['s'] + 1;
     own->size['w'] = sizes->size['E'] > most ? most : sizes->size['E'];
     own->size['c'] = sizes->size['X'], own->size['n'] = 3, own->size['u'] = 2, own->size['t'] = 3;
-    /* The op takes X of F channels. Some channels before these and one behind are left out. */
+    /* The op reads X of the F channels: some channels before them, and one after them, are left
+     * out. */
     if (op_info(op)->flags & OP_TAKES) own->size['F'] = own->size['X'] + first_taken(sizes) + 1;
     if (own->size['E'] > 24) own->size['E'] = 24;
     attrs->scale = 0.2;
@@ -320,7 +321,8 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
 }
 
 enum { MOST_APART = 9 };
-enum { MOST_UNEVEN = 300 }; /* features in products of uneven rows, which take long on the CPU */
+/* most features in products of uneven rows, which are slow on the CPU */
+enum { MOST_UNEVEN = 300 };
 
 static bool has_uneven_rows(OpKind op)
 {
@@ -332,8 +334,8 @@ static bool is_uneven_product(OpKind op)
     return op == OP_linear_uneven || op == OP_linear_uneven_rows || op == OP_linear_uneven_weight;
 }
 
-/* Returns the index that an op of a matrix [k,n,...] does not sum over, or 0. Such a matrix with
- * wide rows both ways has 100 million numbers. */
+/* Returns the index of a matrix [k,n,...] over which the op does not sum, or 0. If both of its
+ * indices were wide, the matrix would have 100 million numbers. */
 static unsigned char sums_apart(OpKind op)
 {
     if (op == OP_project_over_second) return 'k';
@@ -344,7 +346,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
     if (op_info(c.op)->flags & OP_TAKES) c.attrs.first = first_taken(sizes);
-    /* the labels are the last piece of the sequence */
+    /* the labels are for the last piece of the sequence */
     if (c.op == OP_xent_loss_mean || c.op == OP_xent_loss_mean_grad)
         c.attrs.first = sizes->size['T'] - sizes->size['s'];
     if (op_info(c.op)->flags & OP_QUANTISES || c.op == OP_quantise_range)
@@ -353,13 +355,13 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     if (c.op == OP_xent_loss_mean_grad || c.op == OP_xent_loss_grad) c.attrs.z_loss = 0.02;
     c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
     c.attrs.capacity = has_uneven_rows(c.op) ? sizes->size['S'] + CHOICES_SPARE : sizes->size['m'];
-    /* route: one of its two cases, chosen by the types */
+    /* route has two cases; the types choose one */
     c.attrs.normalise = strchr(c.types, 'F') != NULL;
     if (op_mixes_tokens(c.op)) {
         const bool causal = sizes == &even || sizes == &tall;
         c.attrs.causal = causal, c.attrs.window = causal ? 3 : 0, c.attrs.cap = causal ? 2 : 0;
         c.attrs.distance = 6,
-        c.tolerance = 160; /* an exponential of a difference magnifies its rounding */
+        c.tolerance = 160; /* the exponential of a difference magnifies its rounding */
     }
     /* each token multiplies the state by a rounded exponential */
     if (op_keeps_state(c.op)) c.tolerance = 100;
@@ -367,7 +369,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     c.attrs.mean = 0.1;
     if (c.op == OP_merge_tokens || c.op == OP_merge_tokens_grad) c.attrs.count = sizes->size['I'];
     if ((c.op == OP_topk || c.op == OP_topk_biased) &&
-        c.attrs.experts % 2 == 0) { /* with an odd number of experts there is one group */
+        c.attrs.experts % 2 == 0) { /* an odd number of experts forms one group */
         c.attrs.expert_groups = c.attrs.experts / 2, c.attrs.sigmoid = 1;
         c.attrs.top_groups = (c.attrs.experts / 2 + 1) / 2;
         while (2 * c.attrs.top_groups < c.attrs.top_k) c.attrs.top_groups++;
@@ -377,7 +379,7 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
     return c;
 }
 
-/* Logits of experts have as many entries as there are experts. */
+/* The logits of experts have one entry for each expert. */
 static Sizes sizes_of(OpKind op, const Sizes *sizes)
 {
     static const OpKind of_logits[] = {
@@ -389,15 +391,15 @@ static Sizes sizes_of(OpKind op, const Sizes *sizes)
         if (op == of_logits[i]) own.size['N'] = own.size['e'];
     own.size['O'] = own.size['S'] + CHOICES_SPARE;
     if (is_uneven_product(op) && own.size['k'] > MOST_UNEVEN) own.size['k'] = MOST_UNEVEN;
-    const unsigned char apart = sums_apart(op); /* the limit is for this index only */
+    const unsigned char apart = sums_apart(op); /* only this index has a limit */
     if (apart && own.size[apart] > MOST_APART) own.size[apart] = MOST_APART;
     Attrs ignored = {0};
     if (fields_has(op)) set_field(op, sizes, &own, &ignored);
     return own;
 }
 
-/* `part` of a test's numbers: under the sanitizers, each case has one of two parts. The build
- * without them runs all, and watches each load and store. */
+/* Runs all cases. `part` is the number of the test's part: under the sanitizers, each part runs
+ * only half of the cases. The build without them runs all, and watches each load and store. */
 static void each(const Sizes *sizes, DType real, Lie lie, uint32_t part)
 {
     for (uint32_t i = part % SAMPLE(1, 2); i < N_CASES; i += SAMPLE(1, 2))
@@ -410,7 +412,7 @@ static void each(const Sizes *sizes, DType real, Lie lie, uint32_t part)
         }
 }
 
-static void sizes_that_fill_nothing(void **state)
+static void odd_sizes_match_the_cpu(void **state)
 {
     (void)state;
     each(&odd, DT_f32, LIE_aligned, 0);
@@ -418,7 +420,7 @@ static void sizes_that_fill_nothing(void **state)
     each(&odd, DT_f16, LIE_aligned, 2);
 }
 
-static void sizes_of_whole_vectors(void **state)
+static void whole_vectors_match_the_cpu(void **state)
 {
     (void)state;
     each(&even, DT_f32, LIE_aligned, 0);
@@ -426,15 +428,15 @@ static void sizes_of_whole_vectors(void **state)
     each(&even, DT_f16, LIE_odd, 2);
 }
 
-static void wide_rows(void **state)
+static void wide_rows_match_the_cpu(void **state)
 {
     (void)state;
     each(&wide, DT_bf16, LIE_aligned, 0);
     each(&wide, DT_f32, LIE_odd, 1);
 }
 
-/* Rows that fit neither into registers nor into shared memory, of some devices or of all. */
-static void the_widest_rows(void **state)
+/* Rows that fit neither into registers nor into shared memory, on some devices or on all. */
+static void the_widest_rows_match_the_cpu(void **state)
 {
     (void)state;
     static const struct {
@@ -460,10 +462,10 @@ static bool is_norm_of_tokens(OpKind op)
            op == OP_rmsnorm_grad;
 }
 
-/* Norms have kernels of their own for bf16 rows of these widths: whole warps and not, the narrowest
- * and the widest, one row too many for the last threads, and more rows than a grid takes at once.
- */
-static void norms_of_usual_widths(void **state)
+/* Norms have special kernels for bf16 rows of these widths. The widths are multiples of a warp and
+ * others, the narrowest and the widest; the numbers of rows leave one row over for the last
+ * threads, or exceed a grid. */
+static void norms_of_common_widths_match_the_cpu(void **state)
 {
     (void)state;
     static const struct {
@@ -481,15 +483,15 @@ static void norms_of_usual_widths(void **state)
     }
 }
 
-static void many_rows(void **state)
+static void many_rows_match_the_cpu(void **state)
 {
     (void)state;
     each(&tall, DT_bf16, LIE_aligned, 0);
     each(&tall, DT_f32, LIE_aligned, 1);
 }
 
-/* More work than all threads of a grid take at once, and a tail. */
-static void more_than_a_grid(void **state)
+/* More work than all threads of a grid handle at once, and a rest. */
+static void more_work_than_a_grid_matches_the_cpu(void **state)
 {
     (void)state;
     static const OpKind flat[] = {OP_add,  OP_mul,  OP_scale,   OP_silu_grad, OP_pass,
@@ -503,9 +505,9 @@ static void more_than_a_grid(void **state)
         }
 }
 
-/* Sequences are long: they have more choices than a block searches at once. An expert has more
- * slots than one block handles. */
-static void experts_of_long_sequences(void **state)
+/* The sequences have more choices than a block searches at once, and an expert has more slots than
+ * a block handles. */
+static void experts_of_long_sequences_match_the_cpu(void **state)
 {
     (void)state;
     static const OpKind looking[] = {OP_slots,        OP_dispatch, OP_combine,
@@ -524,9 +526,9 @@ static void experts_of_long_sequences(void **state)
         }
 }
 
-/* Each 16-bit number must become the 8-bit one of the definition: ties, the ends of the range,
- * numbers below the smallest. */
-static void every_number_is_rounded(void **state)
+/* Each 16-bit number must become the 8-bit number of the definition, also at ties, at the ends of
+ * the range, and below the smallest number. */
+static void every_number_is_rounded_as_defined(void **state)
 {
     (void)state;
     enum { ALL = 1 << 16 };
@@ -551,7 +553,7 @@ static void every_number_is_rounded(void **state)
     }
 }
 
-static void none_is_forgotten(void **state)
+static void every_kernel_is_tested(void **state)
 {
     (void)state;
     static const OpKind others[] = {
@@ -572,16 +574,16 @@ static void none_is_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_that_fill_nothing),
-        cmocka_unit_test(sizes_of_whole_vectors),
-        cmocka_unit_test(the_widest_rows),
-        cmocka_unit_test(norms_of_usual_widths),
-        cmocka_unit_test(wide_rows),
-        cmocka_unit_test(many_rows),
-        cmocka_unit_test(more_than_a_grid),
-        cmocka_unit_test(experts_of_long_sequences),
-        cmocka_unit_test(every_number_is_rounded),
-        cmocka_unit_test(none_is_forgotten),
+        cmocka_unit_test(odd_sizes_match_the_cpu),
+        cmocka_unit_test(whole_vectors_match_the_cpu),
+        cmocka_unit_test(the_widest_rows_match_the_cpu),
+        cmocka_unit_test(norms_of_common_widths_match_the_cpu),
+        cmocka_unit_test(wide_rows_match_the_cpu),
+        cmocka_unit_test(many_rows_match_the_cpu),
+        cmocka_unit_test(more_work_than_a_grid_matches_the_cpu),
+        cmocka_unit_test(experts_of_long_sequences_match_the_cpu),
+        cmocka_unit_test(every_number_is_rounded_as_defined),
+        cmocka_unit_test(every_kernel_is_tested),
     };
     return cmocka_run_group_tests_name("CUDA kernels", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The real CUDA module, as built, with all GPUs hidden: it loads completely (every symbol bound at
- * once), lacks no kernel, and refuses to run with an error of CUDA. */
+/* The real CUDA module, as built, with all GPUs hidden. It loads completely (every symbol is bound
+ * at once), lacks no kernel, and refuses to run with CUDA's error. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static int setup(void **state)
     arena = arena_new();
     setenv("TANDEM_MODULE_DIR", TANDEM_REAL_MODULE_DIR, 1);
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
-    setenv("LD_BIND_NOW", "1", 1); /* whatever the command passes to dlopen: RTLD_NOW */
+    setenv("LD_BIND_NOW", "1", 1); /* acts as RTLD_NOW, whatever the command passes to dlopen */
     assert_int_equal(chdir(command_new_folder(arena)), 0);
     return 0;
 }
@@ -42,7 +42,7 @@ static void check(CommandResult r, int code, const char *out, const char *err)
         fail_msg("code %d (wanted %d)\n%s\n%s", r.exit_code, code, r.out, r.err);
 }
 
-static void it_loads_and_refuses(void **state)
+static void the_module_loads_and_refuses_without_a_gpu(void **state)
 {
     (void)state;
     CommandResult r = COMMAND(arena, 60, "doctor");
@@ -60,7 +60,8 @@ static void it_loads_and_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_loads_and_refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_module_loads_and_refuses_without_a_gpu, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

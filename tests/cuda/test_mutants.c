@@ -1,15 +1,16 @@
 /* The emulators' tests of the CUDA kernels are worth only as much as the faults that they find.
- * Each record of mutants.txt is a kernel with one fault. Its file is compiled with the fault, and
- * linked before the others into the programs that the record names. (PROGRAM=OPS: only its cases of
- * ops whose names contain these words; watched_*: with loads and stores watched.) Each of these
- * programs must fail. The test fails if a program passes or runs out of time, if a mutant does not
- * compile, or if its text is not exactly once in the file. (An emulator in which all threads wait
- * ends with an error, so a program that runs on has not detected the fault.) Programs linked with
- * the unchanged file must pass, so that a failure shows the fault. By default, the whole table is
- * read, and a seeded sample is run; TANDEM_MUTANTS=all runs all. TANDEM_MUTANTS_SEED chooses
- * another sample. TANDEM_MUTANTS_OF selects records whose heading contains these words.
- * TANDEM_MUTANTS_PART=i/n runs every n-th of these from the i-th on, for several processes at once.
- */
+ * Each record of mutants.txt is one fault in a kernel. The test compiles the kernel's file with the
+ * fault, and links it in place of the sound file into the programs that the record names.
+ * (PROGRAM=OPS: runs only cases of ops whose names contain these words; watched_*: loads and stores
+ * are watched.) Each of these programs must fail. This test fails if a program passes or runs out
+ * of time, if a mutant does not compile, or if its old text is not exactly once in the file. (If
+ * all threads wait, the emulator ends with an error. So a program that runs out of time has not
+ * detected the fault.) Programs with the sound file must pass, so that a failure shows the fault.
+ * By default, the whole table is read, but only a sample drawn by seed is run.
+ *
+ * TANDEM_MUTANTS=all runs all. TANDEM_MUTANTS_SEED chooses another sample. TANDEM_MUTANTS_OF
+ * selects records whose heading contains these words. TANDEM_MUTANTS_PART=i/n runs every n-th of
+ * these from the i-th on, so that several processes can share the work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,8 +29,8 @@
 
 enum { SAMPLE = 6, MAX_PROGRAMS = 4, AT_LEAST = 40, TIMEOUT_S = 400 };
 #define KERNELS "kernels/cuda/"
-#define WHERE   "at"   /* compilers look here first and so find the mutated file */
-#define NEVER   "none" /* no kernel uses a file of this name */
+#define WHERE   "at"   /* compilers search this folder first, and so find the mutated file */
+#define NEVER   "none" /* a name that no file of kernels has */
 
 typedef struct Mutant {
     uint32_t line; /* number of the line in the table */
@@ -49,7 +50,8 @@ static const char *next_word(Arena *arena, const char **text)
     return arena_copy(arena, begin, (size_t)(*text - begin));
 }
 
-/* FILE [in SOURCE]: PROGRAM ...  A header is compiled as a part of SOURCE, a file as itself. */
+/* Reads "FILE [in SOURCE]: PROGRAM ...". A header is compiled as a part of SOURCE, other files by
+ * themselves. */
 static Mutant read_heading(Arena *arena, const char *text, uint32_t line)
 {
     Mutant m = {.line = line, .heading = text};
@@ -104,8 +106,8 @@ static Mutants read_table(Arena *arena)
 
 /* ---- a mutated file ---- */
 
-/* Matches `pattern` at the start of `text`, where any white space equals any other, and returns its
- * end. NULL: it does not match. */
+/* Matches `pattern` at the start of `text`; all white space counts as equal. Returns the end of the
+ * match, or NULL. */
 static const char *match(const char *text, const char *pattern)
 {
     while (*pattern != '\0') {
@@ -120,8 +122,8 @@ static const char *match(const char *text, const char *pattern)
     return text;
 }
 
-/* Returns the file with the fault; NULL and the reason if the old text is not there exactly
- * once. */
+/* Returns the file with the fault. Returns NULL, and sets *why, if the old text is not there
+ * exactly once. */
 static const char *mutated(Arena *arena, const Mutant *m, const char **why)
 {
     const char *path = arena_print(arena, "%s/" KERNELS "%s", TANDEM_SOURCE_DIR, m->file);
@@ -174,7 +176,7 @@ static const char *compile_command(Arena *arena, const char *source, bool watche
     return found;
 }
 
-/* Compiles WHERE/kernel.o; the mutated file, if there is one, is found first. */
+/* Compiles WHERE/kernel.o. The mutated file, if there is one, is found before the sound one. */
 static bool compile(Arena *arena, const Mutant *m, const char *text, bool watched, const char **why)
 {
     const char *command = compile_command(arena, m->source, watched),
@@ -197,7 +199,7 @@ static bool compile(Arena *arena, const Mutant *m, const char *text, bool watche
     return r.exit_code == 0;
 }
 
-/* Links WHERE/program as the build does, except for this object. */
+/* Links WHERE/program as the build does, but with this object. */
 static bool link_program(Arena *arena, const char *program, const char **why)
 {
     CommandResult r = shell(arena, TIMEOUT_S,
@@ -215,7 +217,7 @@ static bool link_program(Arena *arena, const char *program, const char **why)
     return r.exit_code == 0;
 }
 
-/* Runs the program and ends it at the first case that fails. */
+/* Runs the program, and stops it at its first failing case. */
 static const char run_script[] = "ulimit -c 0; " WHERE "/program >" WHERE "/log 2>&1 & p=$!\n"
                                  "while kill -0 $p 2>/dev/null; do\n"
                                  "  if grep -q '^\\[  FAILED  \\]' " WHERE "/log; then exit 1; fi\n"
@@ -239,8 +241,8 @@ static bool is_watched(const char *name)
     return strncmp(name, "watched_", 8) == 0 || strcmp(name, "test_sectors") == 0;
 }
 
-/* Runs PROGRAM or PROGRAM=OPS, for at most `limit_s`, with one file of kernels compiled anew, from
- * the text if there is one. */
+/* Runs PROGRAM or PROGRAM=OPS for at most `limit_s`. One file of kernels is compiled anew, from
+ * `text` unless that is NULL. */
 static Fate run_program(Arena *arena, const Mutant *m, const char *text, const char *program,
                         double limit_s, const char **why, double *seconds)
 {
@@ -275,7 +277,7 @@ static Fate try_one(Arena *arena, const Mutant *m)
     return fate;
 }
 
-static void table_is_whole(void **state)
+static void the_table_fits_the_files(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -293,7 +295,7 @@ static void table_is_whole(void **state)
     arena_free(arena);
 }
 
-/* Builds and runs the programs in the same way without a fault: each must run to its end. */
+/* Builds and runs the programs in the same way without a fault. Each must pass. */
 static void without_a_fault_nothing_fails(void **state)
 {
     (void)state;
@@ -322,7 +324,7 @@ static void without_a_fault_nothing_fails(void **state)
     }
 }
 
-/* A loop that adds the same number for ever is no fault that the program detects. */
+/* The program has not detected a fault that makes it add the same number for ever. */
 static void an_endless_run_is_not_killed(void **state)
 {
     (void)state;
@@ -377,7 +379,7 @@ static void no_mutant_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_whole),
+        cmocka_unit_test(the_table_fits_the_files),
         cmocka_unit_test(without_a_fault_nothing_fails),
         cmocka_unit_test(an_endless_run_is_not_killed),
         cmocka_unit_test(no_mutant_survives),

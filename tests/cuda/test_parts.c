@@ -1,4 +1,4 @@
-/* CUDA kernels on parts of split tensors, where global indices matter: a vocabulary's part with
+/* CUDA kernels on parts of split tensors, where global indices matter: a part of a vocabulary with
  * padding, positions that begin anywhere, draws by global element, ranges of a flat unit. Also work
  * that only some programs have: faults, a skipped step, moves between layouts. */
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static const DType precisions[] = {DT_f32, DT_bf16, DT_f16};
 static const Sizes local_vocabulary = {{['b'] = 2, ['s'] = 9, ['k'] = 24, ['v'] = 40}, {0, 0}};
 static const Sizes whole_vocabulary = {{['b'] = 2, ['s'] = 9, ['k'] = 24, ['v'] = 101}, {0, 0}};
 
-static void parts_of_a_vocabulary(void **state)
+static void parts_of_a_vocabulary_match_the_cpu(void **state)
 {
     (void)state;
     const Attrs attrs = {.smoothing = 0.1};
@@ -37,7 +37,7 @@ static void parts_of_a_vocabulary(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 0}});
         compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 40}});
-        /* id 50, which is frequent, is the first of this part, then of the next */
+        /* the frequent id 50 is the first of this part, and beyond the end of the other */
         compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 50}});
         compare_part(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 10}});
         compare_part(cases[i], &local_vocabulary, &whole_vocabulary,
@@ -47,7 +47,7 @@ static void parts_of_a_vocabulary(void **state)
     }
 }
 
-static void positions_begin_somewhere(void **state)
+static void positions_may_begin_anywhere(void **state)
 {
     (void)state;
     const Sizes local = {{['b'] = 2, ['s'] = 3, ['E'] = 20}, {2, 3}};
@@ -82,7 +82,7 @@ static void positions_begin_somewhere(void **state)
     }
 }
 
-static void draws_by_global_element(void **state)
+static void draws_depend_on_the_global_element(void **state)
 {
     (void)state;
     const Sizes local = {{0}, {6, 24}}, odd = {{0}, {5, 7}}, whole = {{0}, {12, 24}};
@@ -97,7 +97,7 @@ static void draws_by_global_element(void **state)
     compare_part(c, &local, &whole, (Part){.start = {0}});
     compare_part(c, &local, &whole, lower);
     compare_part(c, &odd, &wide, corner);
-    /* rows in two chunks, of whole columns and of parts */
+    /* rows in two chunks, with whole columns and with parts of columns */
     const Sizes four = {{0}, {4, 24}};
     Part two = {.start = {0}}, two_of = {.start = {0}};
     two.start[rows] = 2, two.second[rows] = 8;
@@ -106,7 +106,7 @@ static void draws_by_global_element(void **state)
     compare_part(c, &four, &wide, two_of);
 }
 
-static void labels_of_whole_sequences(void **state)
+static void labels_of_whole_sequences_match_the_cpu(void **state)
 {
     (void)state;
     const Sizes local = {{['b'] = 4, ['s'] = 5, ['T'] = 15}, {0, 0}};
@@ -127,7 +127,7 @@ static void labels_of_whole_sequences(void **state)
     compare_part(grad, &chunks, &whole, two);
 }
 
-static void ranges_of_a_flat_unit(void **state)
+static void ranges_of_a_flat_unit_match_the_cpu(void **state)
 {
     (void)state;
     const Sizes local = {{['x'] = 300, ['N'] = 3}, {0, 0}},
@@ -146,8 +146,8 @@ static void ranges_of_a_flat_unit(void **state)
     }
 }
 
-/* Query heads of a split group, and parts that begin inside a group of eight. */
-static void parts_of_groups(void **state)
+/* Query heads of a split group, and parts that begin in the middle of a group of eight. */
+static void parts_of_groups_match_the_cpu(void **state)
 {
     (void)state;
     const Sizes local = {{['b'] = 2, ['s'] = 3, ['g'] = 2, ['r'] = 2, ['F'] = 6, ['E'] = 12},
@@ -170,8 +170,8 @@ static void parts_of_groups(void **state)
 }
 
 /* Compares the ops of experts on parts of index `cut`, which has `whole` values: experts (e) or
- * their rooms (m). Slots outside a part belong to no expert of this rank, and slots of padding are
- * empty. */
+ * their rooms (m). Slots outside the part belong to no expert of this rank, and slots of padding
+ * are empty. */
 static void parts_of_experts(char cut, Sizes local, int64_t n_whole)
 {
     Sizes whole = local;
@@ -200,7 +200,7 @@ static void parts_of_experts(char cut, Sizes local, int64_t n_whole)
     }
 }
 
-static void parts_of_experts_and_rooms(void **state)
+static void parts_of_experts_and_rooms_match_the_cpu(void **state)
 {
     (void)state;
     Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['m'] = 5, ['k'] = 24}, {0, 0}};
@@ -209,8 +209,8 @@ static void parts_of_experts_and_rooms(void **state)
     parts_of_experts('m', local, 11);
 }
 
-/* The table of positions is whole; tokens are a part of it, or two chunks. */
-static void positions_of_parts(void **state)
+/* The table of positions is whole. The tokens are a part of the sequence, or two chunks of it. */
+static void positions_of_parts_match_the_cpu(void **state)
 {
     (void)state;
     const Sizes local = {{['b'] = 3, ['s'] = 4, ['S'] = 12, ['k'] = 20}, {0, 0}};
@@ -226,8 +226,9 @@ static void positions_of_parts(void **state)
     }
 }
 
-/* AdamW with an eps as large as the root to which it is added, so that a misplaced eps shows. */
-static void a_large_eps(void **state)
+/* AdamW with an eps as large as the root to which it is added, so that an eps in the wrong place
+ * shows. */
+static void a_large_eps_shows_its_place(void **state)
 {
     (void)state;
     const Sizes unit = {{['x'] = 43, ['M'] = 2}, {0, 0}};
@@ -236,7 +237,7 @@ static void a_large_eps(void **state)
                  (Part){.start = {0}});
 }
 
-/* ---- work of the device alone ---- */
+/* ---- work that only the device does ---- */
 
 static void unknown_ids_are_faults(void **state)
 {
@@ -273,7 +274,8 @@ static void unknown_labels_are_faults(void **state)
     static const struct {
         OpKind op;
         CudaKernel kernel;
-        bool back; /* true: dpicked and labels give dlogits; false: logits and labels give picked */
+        /* true: computes dlogits from dpicked and labels; false: picked from logits and labels */
+        bool back;
     } ops[] = {{OP_xent_pick, cuda_xent_pick, false},
                {OP_xent_smooth, cuda_xent_smooth, false},
                {OP_xent_pick_grad, cuda_xent_pick_grad, true},
@@ -334,8 +336,9 @@ static void a_bad_norm_changes_nothing(void **state)
     compare_free();
 }
 
-/* bf16 weights that are rounded by draws equal the CPU's bit for bit, wherever the part begins. */
-static void draws_of_rounding(void **state)
+/* bf16 weights are rounded by random draws. They must equal the CPU's bit for bit, wherever the
+ * part begins. */
+static void rounding_draws_equal_the_cpus(void **state)
 {
     (void)state;
     enum { N = 333 };
@@ -411,7 +414,7 @@ static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts
     arena_free(arena);
 }
 
-static void moves_between_layouts(void **state)
+static void moves_between_layouts_equal_the_cpus(void **state)
 {
     (void)state;
     const DType types[] = {DT_bf16, DT_f32, DT_e4m3, DT_i64, DT_u8};
@@ -432,8 +435,8 @@ static void moves_between_layouts(void **state)
             }
 }
 
-/* In a zigzag: tokens of cp = 2, 3, 4, on their way to the keys of all ranks and back. */
-static void moves_of_chunks(void **state)
+/* Tokens of cp = 2, 3 and 4 in a zigzag, on their way to the keys of all ranks and back. */
+static void moves_of_chunks_equal_the_cpus(void **state)
 {
     (void)state;
     const DType types[] = {DT_bf16, DT_f32, DT_u8};
@@ -453,7 +456,7 @@ static void moves_of_chunks(void **state)
 static void halo(OpKind op, CudaKernel kernel, DType t, Halo h, uint64_t odd)
 {
     enum { OUTER = 3, INNER = 5 };
-    /* two rows more, for padding */
+    /* two more rows, for padding */
     const int64_t row = OUTER * INNER, rows = h.own.hi - h.own.lo + 2;
     const int64_t own = row * rows, held = row * (h.held.hi - h.held.lo + 1);
     const bool of_held = op == OP_halo_cut || op == OP_halo_fold;
@@ -490,9 +493,9 @@ static void halo(OpKind op, CudaKernel kernel, DType t, Halo h, uint64_t odd)
     compare_free();
 }
 
-/* Tests an interior part, both edges, a part that wraps, and a part that its neighbours hold whole.
- */
-static void halos(void **state)
+/* Tests a part in the middle, at both edges, one that wraps around, and one that lies inside its
+ * neighbours' halos. */
+static void halos_equal_the_cpus(void **state)
 {
     (void)state;
     const Halo at[] = {{{8, 16}, {6, 17}, 2, 1, 2, 1, 2, false},
@@ -545,9 +548,9 @@ static void pieces(OpKind op, CudaKernel kernel, DType t, Strides s, uint64_t od
     compare_free();
 }
 
-/* Contiguous rows exchanged for rows at equal distances, and back. The number of pieces is a
- * multiple of the ranks, or it is not. */
-static void strides(void **state)
+/* Contiguous rows are exchanged for rows at equal distances, and back. The number of pieces is a
+ * multiple of the ranks, or not. */
+static void strided_pieces_equal_the_cpus(void **state)
 {
     (void)state;
     for (uint32_t n = 2; n <= 4; n++)
@@ -568,23 +571,23 @@ static void strides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_vocabulary),
-        cmocka_unit_test(positions_begin_somewhere),
-        cmocka_unit_test(positions_of_parts),
-        cmocka_unit_test(draws_by_global_element),
-        cmocka_unit_test(labels_of_whole_sequences),
-        cmocka_unit_test(ranges_of_a_flat_unit),
+        cmocka_unit_test(parts_of_a_vocabulary_match_the_cpu),
+        cmocka_unit_test(positions_may_begin_anywhere),
+        cmocka_unit_test(positions_of_parts_match_the_cpu),
+        cmocka_unit_test(draws_depend_on_the_global_element),
+        cmocka_unit_test(labels_of_whole_sequences_match_the_cpu),
+        cmocka_unit_test(ranges_of_a_flat_unit_match_the_cpu),
         cmocka_unit_test(unknown_ids_are_faults),
         cmocka_unit_test(unknown_labels_are_faults),
-        cmocka_unit_test(parts_of_groups),
-        cmocka_unit_test(parts_of_experts_and_rooms),
-        cmocka_unit_test(a_large_eps),
-        cmocka_unit_test(draws_of_rounding),
+        cmocka_unit_test(parts_of_groups_match_the_cpu),
+        cmocka_unit_test(parts_of_experts_and_rooms_match_the_cpu),
+        cmocka_unit_test(a_large_eps_shows_its_place),
+        cmocka_unit_test(rounding_draws_equal_the_cpus),
         cmocka_unit_test(a_bad_norm_changes_nothing),
-        cmocka_unit_test(moves_between_layouts),
-        cmocka_unit_test(moves_of_chunks),
-        cmocka_unit_test(halos),
-        cmocka_unit_test(strides),
+        cmocka_unit_test(moves_between_layouts_equal_the_cpus),
+        cmocka_unit_test(moves_of_chunks_equal_the_cpus),
+        cmocka_unit_test(halos_equal_the_cpus),
+        cmocka_unit_test(strided_pieces_equal_the_cpus),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* A kernel's use of a processor, by the messages of ptxas in the build (OBJECT.log, kept by
- * cmake/ptxas_log.sh). At least as many blocks must fit as the kernel's definition promises. Static
- * shared memory must be within every block's limit. Only kernels in the table below may spill
- * registers. */
+/* What a kernel needs of a multiprocessor, by the messages of ptxas in the build (OBJECT.log, kept
+ * by cmake/ptxas_log.sh). At least as many blocks must fit as the kernel's definition promises.
+ * Static shared memory must stay within every block's limit. Only kernels in the table below may
+ * spill registers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +20,9 @@ enum { N_ARCHS = 3, REGISTERS = 65536, STATIC_SHARED_BYTES = 48 * 1024 };
 
 static const char *const archs[N_ARCHS] = {"sm_80", "sm_90a", "sm_100"};
 
-/* Bytes that a thread stores when registers are spilled, by architecture; all other kernels: none.
- * Gradients for heads of 256 need more than 255 registers; smaller ones spill a few words once,
- * outside their product loops. The numbers are for one version of nvcc. */
+/* Bytes of registers that a thread spills, by architecture. Other kernels must spill none.
+ * Gradients for heads of 256 need more than 255 registers. Smaller heads spill a few words once,
+ * outside their product loops. The numbers hold for one version of nvcc. */
 #define TABLE_NVCC "13.0.88"
 typedef struct Spill {
     const char *kernel;
@@ -38,15 +38,15 @@ static const Spill spills[] = {
 };
 enum { N_SPILLS = sizeof spills / sizeof spills[0], MAX_KERNELS = 256 };
 
-/* Kernels that count on more blocks for each multiprocessor of a Hopper than their definition
- * promises for all architectures. */
+/* Kernels that need more blocks on a multiprocessor of Hopper than their definition promises for
+ * all architectures. */
 static const struct {
     const char *kernel;
     uint32_t blocks;
 } on_hopper[] = {{"column_sums", 4}};
 enum { N_ON_HOPPER = sizeof on_hopper / sizeof on_hopper[0] };
 
-/* Finds a kernel's name in a mangled one: _Z, perhaps L, the length of the name, the name. */
+/* Finds a kernel's name in a mangled one: _Z, maybe L, the length of the name, the name. */
 static bool is_called(const char *mangled, const char *name)
 {
     if (strncmp(mangled, "_Z", 2) != 0) return false;
@@ -80,7 +80,7 @@ static uint32_t promised(const DeviceKernel *kernel, int arch)
     return kernel->blocks_per_sm > 0 ? kernel->blocks_per_sm : 1;
 }
 
-/* Registers are allocated to warps, 8 for each thread at a time. */
+/* Returns the registers of a block. A warp gets registers in units of 8 for each thread. */
 static uint32_t block_registers(const DeviceKernel *kernel, uint32_t each)
 {
     return (each + 7) / 8 * 8 * ((kernel->threads + 31) / 32 * 32);
@@ -176,8 +176,8 @@ static char *read_text(const char *path, Arena *arena)
     return text;
 }
 
-/* Returns the faults in the build's logs, after `from` (if given) has been replaced by `to` in
- * each. */
+/* Returns the faults in the build's logs. If `from` is given, it is first replaced by `to` in each
+ * log. */
 static const char *verdict(const char *from, const char *to, Arena *arena)
 {
     Seen seen;
@@ -197,7 +197,7 @@ static const char *verdict(const char *from, const char *to, Arena *arena)
     return str_text(&wrong);
 }
 
-static void kernels_take_what_they_may(void **state)
+static void kernels_stay_within_their_limits(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -205,8 +205,8 @@ static void kernels_take_what_they_may(void **state)
     arena_free(arena);
 }
 
-/* Faults planted in the messages of ptxas: each must be found. */
-static void what_is_wrong_is_seen(void **state)
+/* Plants faults in the messages of ptxas, and checks that each is found. */
+static void planted_faults_are_found(void **state)
 {
     (void)state;
 #define EMBED(arch) "Compiling entry function '_Z10embed_rows9EmbedArgs' for '" arch "'\n"
@@ -236,7 +236,7 @@ static void what_is_wrong_is_seen(void **state)
         if (strstr(wrong, cases[i].seen) == NULL)
             fail_msg("case %zu: no \"%s\" in \"%s\"", i, cases[i].seen, wrong);
     }
-    /* A row of the table that the kernel has exceeded. */
+    /* a kernel that now spills less than its row of the table */
     if (strcmp(TANDEM_NVCC, TABLE_NVCC) == 0) {
         const char *wrong = verdict("frame, 104 bytes spill stores, 104 bytes spill loads\n",
                                     "frame, 4 bytes spill stores, 4 bytes spill loads\n", arena);
@@ -248,8 +248,8 @@ static void what_is_wrong_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_take_what_they_may),
-        cmocka_unit_test(what_is_wrong_is_seen),
+        cmocka_unit_test(kernels_stay_within_their_limits),
+        cmocka_unit_test(planted_faults_are_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* CUDA kernels of routing with equal, infinite or NaN logits, which tests with random numbers do
- * not meet. */
+/* CUDA kernels of routing with equal, infinite or NaN logits, which tests with random numbers
+ * hardly ever have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 #include "kernels/cuda/workspace.h"
 #include "tests/cuda/compare.h"
 
-/* The first of several equal logits wins, and 0 equals -0. The test covers all negative logits, and
- * more experts than a warp has lanes. */
+/* The first of several equal logits wins, and 0 equals -0. The test covers logits that are all
+ * negative, and more experts than a warp has lanes. */
 static void ties_go_to_the_first(void **state)
 {
     (void)state;
@@ -45,9 +45,9 @@ static void ties_go_to_the_first(void **state)
     compare_free();
 }
 
-/* If logits are NaN, the ids must still be distinct, and NaNs come first, as on the CPU. A NaN may
- * be at any place, and beside infinite logits. */
-static void routing_keeps_what_is_no_number(void **state)
+/* If logits are NaN, the ids must still be different, and NaNs come first, as on the CPU. A NaN may
+ * be anywhere, also next to infinite logits. */
+static void routing_puts_nan_first(void **state)
 {
     (void)state;
     enum { N = 40, K = 5 };
@@ -81,9 +81,9 @@ static void routing_keeps_what_is_no_number(void **state)
     compare_free();
 }
 
-/* If a logit of a sequence is NaN, its balance is NaN. The balance of another sequence does not
- * change, nor do the charges of other sequences. */
-static void a_balance_of_no_number_is_seen(void **state)
+/* If a logit of a sequence is NaN, its balance loss is NaN. The balance loss of another sequence
+ * does not change, nor do its charges. */
+static void nan_shows_in_its_sequences_balance_only(void **state)
 {
     (void)state;
     enum { B = 2, S = 9, N = 5, K = 2 };
@@ -116,8 +116,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ties_go_to_the_first),
-        cmocka_unit_test(routing_keeps_what_is_no_number),
-        cmocka_unit_test(a_balance_of_no_number_is_seen),
+        cmocka_unit_test(routing_puts_nan_first),
+        cmocka_unit_test(nan_shows_in_its_sequences_balance_only),
     };
     return cmocka_run_group_tests_name("CUDA kernels of routing", tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* CUDA kernels that compute a convolution in parts, compared with the CPU's kernels on the same
- * numbers: the inner rows, the border that reads strips, and the centre and the sides of inner
- * rows. */
+ * numbers. The parts are the inner rows, the border that reads halo strips, and the centre and
+ * sides of the inner rows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void copy_in(DType t, void *to, const double *from, int64_t n)
     for (int64_t i = 0; i < n; i++) number_write(t, to, (uint64_t)i, from[i]);
 }
 
-/* The columns that a part of the inner rows has, and which part it is. */
+/* The columns of a part of the inner rows, and which part it is. */
 typedef struct Columns {
     Interval own;
     int64_t which;
@@ -117,7 +117,7 @@ static void check_columns(const RowsCase *c, uint32_t part, Interval own, DType 
     compare_free();
 }
 
-static void parts_of_columns(void **state)
+static void parts_of_columns_match_the_cpu(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -133,7 +133,7 @@ static void parts_of_columns(void **state)
     }
 }
 
-static void parts_of_a_convolution(void **state)
+static void parts_of_a_convolution_match_the_cpu(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++) {
@@ -147,7 +147,7 @@ static void parts_of_a_convolution(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_convolution),
-                                       cmocka_unit_test(parts_of_columns)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_of_a_convolution_match_the_cpu),
+                                       cmocka_unit_test(parts_of_columns_match_the_cpu)};
     return cmocka_run_group_tests_name("CUDA kernels on parts of rows", tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* How kernels with aligned tensors access memory. It compares the 32-byte sectors of each warp's
- * requests with the fewest that hold their bytes. It compares the passes of shared memory with
- * those without bank conflicts (watch.h). No GPU has measured this, but a bad layout would show
- * here. TANDEM_WATCH=print prints the table. */
+/* How kernels with aligned tensors access memory. The test compares the 32-byte sectors of each
+ * warp's requests with the smallest number that could hold their bytes. It compares the passes of
+ * shared memory with the number without bank conflicts (watch.h). This was not measured on a GPU,
+ * but a bad layout would show here. TANDEM_WATCH=print prints the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,12 +175,12 @@ static void run_all(void)
 
 #define USUAL 1.1
 
-/* Kernels that may exceed the limit, with the reason. */
+/* Kernels that may exceed the limit, and why. */
 static const struct {
     const char *kernel;
     double sectors, passes;
 } others[] = {
-    /* groups of eight fp32: a lane's two requests touch the same sector, half of it each */
+    /* groups of eight fp32: both requests of a lane touch the same sector, half of it each */
     {"column_sums", 1.8, USUAL},
     {"spectral_rows", 1.7, USUAL},
     {"adamw_unit", 1.7, USUAL},
@@ -190,7 +190,7 @@ static const struct {
     {"sort_scatter", 2, USUAL},       /* an entry goes to its digit's place */
     {"slots_of_experts", 1.5, USUAL}, /* each choice is numbered in place by its expert's warp */
     {"rope_usual", USUAL, 2},         /* lanes of eight heads read the same angles, 16 bytes each */
-    /* lse and delta of one of four neighbouring heads; boxes are not counted */
+    /* lse and delta of one of four neighbouring heads; boxes do not count */
     {"attention_hopper_dq_f16_64", 1.2, USUAL},
     {"attention_hopper_dkv_f16_64", 1.2, USUAL},
 };
@@ -205,7 +205,7 @@ static bool is_allowed(const char *kernel, const WatchCounts *c)
            (double)c->passes <= passes * (double)c->fewest_passes;
 }
 
-static void few_sectors_and_passes(void **state)
+static void kernels_touch_few_sectors_and_banks(void **state)
 {
     (void)state;
     const char *name;
@@ -225,6 +225,6 @@ static void few_sectors_and_passes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(few_sectors_and_passes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kernels_touch_few_sectors_and_banks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

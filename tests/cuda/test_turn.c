@@ -1,6 +1,6 @@
-/* Quantisation and the transposed copy of its output as one kernel. The bits equal the bits of the
- * two single ops, for any scales, sizes and alignment of arguments. Also pairs that must not be
- * fused. */
+/* Quantisation and the transposed copy of its output, fused into one kernel. The bits equal those
+ * of the two single ops, for any scales, sizes and alignment of arguments. Also pairs that must not
+ * be fused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,8 +54,8 @@ static Value value_of(DType t, uint32_t n, const int64_t *dim, bool odd)
     return v;
 }
 
-/* Numbers up to and beyond the largest magnitudes, which are drawn separately. A few numbers are
- * NaN. */
+/* Fills in numbers up to the largest magnitudes, which are drawn separately, and beyond them. A few
+ * numbers are NaN. */
 static void fill(Run *r)
 {
     const Value *x = &r->value[X], *amax = &r->value[AMAX];
@@ -129,7 +129,7 @@ static void check(const Pair *p, int64_t rows, int64_t columns, DType real, DTyp
     compare_free();
 }
 
-static void one_kernel_both_ways(void **state)
+static void one_kernel_gives_the_bits_of_two(void **state)
 {
     (void)state;
     static const int64_t size[][2] = {{2, 1},    {16, 16},   {6, 9},     {128, 128}, {130, 264},
@@ -144,7 +144,7 @@ static void one_kernel_both_ways(void **state)
 
 /* Each op is launched alone if the copy is of another tensor, if the scales belong to another
  * matrix, or if numbers have more than 8 bits. */
-static void what_is_no_pair(void **state)
+static void other_pairs_are_not_fused(void **state)
 {
     (void)state;
     Run r = run_of(&pairs[0], 32, 16, DT_bf16, DT_e4m3, false);
@@ -165,7 +165,8 @@ static void what_is_no_pair(void **state)
     last = run_of(&pairs[2], 32, 16, DT_bf16, DT_e4m3, false);
     fix(&rows), fix(&last);
     last.args[1].ptr[0] = rows.args[0].ptr[2];
-    last.args[1].rows = 8, last.args[1].size['n'] = 64; /* the same elements in other rows */
+    /* the same elements, divided into other rows */
+    last.args[1].rows = 8, last.args[1].size['n'] = 64;
     CudaChainPart mixed[2] = {rows.part[0], last.part[1]};
     assert_int_equal(kernel_cuda_chain_length(mixed, 2), 0);
     compare_free();
@@ -174,8 +175,8 @@ static void what_is_no_pair(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_kernel_both_ways),
-        cmocka_unit_test(what_is_no_pair),
+        cmocka_unit_test(one_kernel_gives_the_bits_of_two),
+        cmocka_unit_test(other_pairs_are_not_fused),
     };
     return cmocka_run_group_tests_name("quantised and turned", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The watching of kernels (watch.h) finds races that no order of threads shows, and accesses to
- * bytes that do not belong to a kernel. It also counts the sectors and passes of accesses. */
+/* Watching kernels (watch.h) finds races that no order of threads shows, and accesses to bytes that
+ * a kernel was not given. It also counts the sectors and passes of accesses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,9 +24,9 @@ enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };
 
 typedef enum Wrong {
     WRONG_none,
-    WRONG_no_barrier,     /* a thread reads a number that another warp's thread writes */
-    WRONG_shuffle_orders, /* a thread reads its own warp's number after only a shuffle */
-    WRONG_no_second,      /* a thread writes again while another may still read */
+    WRONG_no_barrier,     /* a thread reads a number that a thread of another warp writes */
+    WRONG_shuffle_orders, /* a thread reads a number of its own warp after only a shuffle */
+    WRONG_no_second,      /* a thread writes again while another may still be reading */
     WRONG_two_blocks,     /* two blocks write the same number */
     WRONG_no_atomic,      /* all threads raise the same number without an atomic */
     WRONG_reads_beyond,
@@ -41,7 +41,7 @@ typedef struct TurnArgs {
     int32_t fault;
 } TurnArgs;
 
-/* In each block, numbers of even threads change places with numbers of odd threads, twice. */
+/* In each block, numbers of even threads and of odd threads change places, twice. */
 KERNEL(turn_pairs, TurnArgs, THREADS, 1)
 {
     SHARED(float, held);
@@ -96,8 +96,8 @@ static bool dies(Wrong fault, uint64_t seed)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-/* Faults are also found in the plainest order, where most of them do no harm. */
-static void each_fault_is_seen(void **state)
+/* The faults are also found in the simplest order of threads, in which most of them do no harm. */
+static void each_fault_is_found(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 3; seed++) {
@@ -108,14 +108,14 @@ static void each_fault_is_seen(void **state)
     }
 }
 
-/* ---- boxes and products see ordinary stores only behind a fence ---- */
+/* ---- boxes and products see normal stores only after a fence ---- */
 
 typedef enum Fence {
     FENCE_between, /* after the stores and before the barrier */
     FENCE_none,
     FENCE_before, /* before the stores */
     FENCE_behind, /* after the barrier */
-    FENCE_of_one, /* called by only one of the threads that stored */
+    FENCE_of_one, /* called by only one of the threads that have stored */
     FENCES
 } Fence;
 
@@ -200,7 +200,7 @@ static bool touching_dies(Fence fence, bool box, uint64_t seed)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-static void a_fence_is_between_the_proxies(void **state)
+static void stores_need_a_fence_before_boxes(void **state)
 {
     (void)state;
     for (int box = 0; box < 2; box++) {
@@ -212,7 +212,7 @@ static void a_fence_is_between_the_proxies(void **state)
 }
 
 /* A kernel may read data that the previous kernel wrote. No kernel may touch freed memory. */
-static void kernels_follow_each_other(void **state)
+static void a_kernel_sees_earlier_writes_but_no_freed_memory(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) turn(WRONG_none, 5);
@@ -286,9 +286,9 @@ static void accesses_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_fault_is_seen),
-        cmocka_unit_test(a_fence_is_between_the_proxies),
-        cmocka_unit_test(kernels_follow_each_other),
+        cmocka_unit_test(each_fault_is_found),
+        cmocka_unit_test(stores_need_a_fence_before_boxes),
+        cmocka_unit_test(a_kernel_sees_earlier_writes_but_no_freed_memory),
         cmocka_unit_test(accesses_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     }
     a->start['s'] = c->start_s;
     run->binding->size['s'] = c->start_s + c->s + 3;
-    if (c->drop > 0) { /* a rank's part of these dimensions may begin anywhere */
+    if (c->drop > 0) { /* parts of these dimensions need not begin at 0 */
         a->start['b'] = 1;
         a->start['g'] = 2;
         a->start['r'] = 1;
@@ -93,7 +93,8 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     }
     if (c->second_s == 0) return;
     a->second['s'] = c->second_s;
-    run->binding->size['s'] = c->T + 3; /* the same binding as in a run of all queries */
+    /* so that the binding equals that of a run of all queries */
+    run->binding->size['s'] = c->T + 3;
 }
 
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control)

@@ -13,14 +13,14 @@ typedef struct AttentionCase {
     bool causal;
     double drop;
     bool accumulate;
-    int64_t second_s; /* if not 0: from query s / 2 on they are [second_s, second_s + s / 2) */
+    int64_t second_s; /* if not 0: the second half of the queries is [second_s, second_s + s / 2) */
 } AttentionCase;
 
 typedef struct AttentionRun {
     Arena *arena;
     const AttentionCase *c;
     OpKind op;
-    Binding *binding; /* binding of the whole sequence */
+    Binding *binding; /* the binding of the whole sequence */
     KernelArgs device, cpu;
     uint32_t n_in, n_out;
 } AttentionRun;
@@ -32,7 +32,7 @@ AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward);
 
-/* Copies argument i from the run with all queries to a run with only some of them. */
+/* Copies argument i from the run of all queries into a run of only some of them. */
 void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i);
 
 /* Returns true if argument i, an output, agrees with the CPU's result within the precision of its

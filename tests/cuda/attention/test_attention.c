@@ -1,8 +1,8 @@
 /* Attention and its gradient on the target, compared with the CPU kernels in fp64 on the same
- * numbers. Cases cover types, head sizes, groups, ragged sizes, parts of the whole in one or two
- * chunks, causal masks, dropout and accumulation. Two orders must give the same bits. The test runs
- * our own kernels for the smallest device and for the target's. It also runs the kernels with
- * Hopper's instructions, and a library's if it accepts the case. */
+ * numbers. Cases cover types, head sizes, groups, odd sizes, parts of the whole in one or two
+ * chunks, causal masks, dropout and accumulation. Two orders of threads must give the same bits.
+ * The test runs our own kernels for the smallest device and for the target's, the kernels with
+ * Hopper's instructions, and a library's kernel if it accepts the case. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,18 +40,18 @@ static const AttentionCase cases[] = {
     {DT_bf16, 2, 40, 81, 2, 2, 64, 41, true, 0.25, false, 0},
     {DT_f16, 1, 33, 66, 1, 1, 128, 33, true, 0.1, true, 0},
     {DT_bf16, 1, 20, 41, 1, 1, 200, 0, false, 0.5, false, 0},
-    /* row by row: fp32, and sizes that tiles cannot hold */
+    /* fp32 and sizes that do not fit tiles are computed row by row */
     {DT_f32, 2, 19, 37, 2, 2, 24, 18, true, 0, true, 0},
     {DT_f32, 1, 40, 40, 1, 3, 5, 0, true, 0.2, false, 0},
     {DT_f32, 1, 35, 70, 1, 1, 300, 0, false, 0, false, 0},
     {DT_bf16, 1, 21, 21, 1, 2, 20, 0, true, 0, true, 0},
     {DT_bf16, 1, 9, 9, 1, 1, 264, 0, true, 0, false, 0},
-    /* tiles of 128; the ring of Hopper's kernel goes round more than once */
+    /* tiles of 128, and more of them than Hopper's ring of slots holds */
     {DT_bf16, 1, 128, 128, 1, 1, 128, 0, true, 0, false, 0},
     {DT_f16, 1, 129, 129, 1, 2, 128, 0, true, 0, false, 0},
     {DT_bf16, 1, 70, 520, 1, 1, 64, 450, true, 0, false, 0},
     {DT_f16, 1, 70, 450, 1, 1, 128, 0, false, 0, false, 0},
-    /* full tiles, to which several blocks add: the gradient in one kernel */
+    /* full tiles to which several blocks add, so that one kernel computes the gradient */
     {DT_bf16, 2, 256, 256, 1, 2, 64, 0, true, 0, true, 0},
     {DT_f16, 1, 128, 384, 2, 1, 40, 0, false, 0, false, 0},
     {DT_f16, 1, 192, 256, 1, 2, 128, 64, true, 0, true, 0},
@@ -70,7 +70,7 @@ static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaC
 }
 static const CudaAttentionLibrary hopper = {NULL, by_hopper};
 
-/* Does the same with the single kernel of the gradient. */
+/* Does the same with the kernel that computes the whole gradient at once. */
 static bool by_one(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                    bool *taken, CudaError *error)
 {
@@ -107,9 +107,8 @@ static void name_run(const AttentionRun *run)
                 c->drop, cuda->compute_capability, cuda->attention ? ", by a library" : "");
 }
 
-/* Runs the attention twice from the same memory, with the device's threads in two orders. Both runs
- * must give equal bits. Under the sanitizers it runs once, in turn in one order and in the other.
- */
+/* Runs the attention twice from the same memory, with the device's threads in two orders. Both must
+ * give equal bits. Under the sanitizers it runs only once, in each of the two orders in turn. */
 static void run_twice(const AttentionRun *run, void *const *before)
 {
     static uint32_t turn;
@@ -179,16 +178,15 @@ static void check_case(const AttentionCase *c)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { EVERY = 2 }; /* this takes every second case; results without dropout are all compared */
+enum { EVERY = 2 }; /* takes only every second case */
 #else
 enum { EVERY = 1 };
 #endif
 
-static void each_case(void **state)
+static void each_case_matches_the_cpu(void **state)
 {
     (void)state;
-    /* Under compute-sanitizer, which takes a hundred times as long, only a fifth of the cases
-     * run. */
+    /* Under compute-sanitizer, which is a hundred times slower, only a fifth of the cases runs. */
     const size_t every = getenv("TANDEM_FEW_CASES") ? 5 : EVERY;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += every) check_case(&cases[i]);
 }
@@ -241,7 +239,7 @@ static void check_sum(const Whole *w, uint32_t o)
         fail_msg("%s: the sum over parts, %s", target_case_now(), why);
 }
 
-static void each_part(void **state)
+static void parts_of_the_queries_match_the_whole(void **state)
 {
     (void)state;
     const size_t every = getenv("TANDEM_FEW_CASES") ? 5 : 1;
@@ -267,6 +265,7 @@ static void each_part(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_case), cmocka_unit_test(each_part)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_case_matches_the_cpu),
+                                       cmocka_unit_test(parts_of_the_queries_match_the_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The choice of the kernel for attention and its gradient: kernels are timed and compared, and
- * choices are stored, found again and agreed on. The kernels are the emulated ones; the test sets
- * the time of each. */
+/* The choice of the kernel for attention and its gradient. Kernels are timed and compared; choices
+ * are stored, found again, and agreed on by all ranks. The kernels are the emulated ones, and the
+ * test sets the time of each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static struct Device {
 static void launched(void *self, void *stream, const DeviceLaunch *launch)
 {
     (void)self, (void)stream;
-    /* Only one of the gradient's kernels counts. */
+    /* only one of the gradient's kernels is counted */
     bool hopper = strstr(launch->name, "attention_hopper") != NULL;
     if (hopper) device_hopper_fault(the.hopper_is_wrong ? HOPPER_wrong_stride : HOPPER_sound);
     if (strstr(launch->name, "_dqkv") != NULL) {
@@ -61,7 +61,7 @@ static CudaKernel_function *kernel_of(OpKind op)
     return op == OP_attention ? cuda_attention : cuda_attention_grad;
 }
 
-/* Stands for a library: gives the results of mma.sync's kernel. */
+/* Stands for a library, with the results of the mma.sync kernel. */
 static bool by_library(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                        bool *taken, CudaError *error)
 {
@@ -160,7 +160,7 @@ static void close_session(Session *s)
     arena_free(s->arena);
 }
 
-/* Returns the kernel that carries out the call on a single rank. */
+/* Returns the kernel that computes the call on a single rank. */
 static CudaAttentionKernel carried_out(Session *s)
 {
     AttentionChoice own[4];
@@ -222,7 +222,7 @@ static void the_fastest_is_taken(void **state)
     }
 }
 
-static void what_is_kept_is_not_timed(void **state)
+static void stored_choices_are_not_timed_again(void **state)
 {
     (void)state;
     Session s = session(NULL, 90);
@@ -235,7 +235,7 @@ static void what_is_kept_is_not_timed(void **state)
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
     assert_int_equal(kept.n, 1);
     close_session(&s);
-    kept.kernel = CUDA_ATTENTION_KERNELS; /* an unknown choice: timed again */
+    kept.kernel = CUDA_ATTENTION_KERNELS; /* an unknown choice, so kernels are timed again */
     s = session(NULL, 90);
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
@@ -245,7 +245,7 @@ static void what_is_kept_is_not_timed(void **state)
     close_session(&s);
 }
 
-static void what_differs_is_not_used(void **state)
+static void kernels_with_other_results_are_not_used(void **state)
 {
     (void)state;
     the.hopper_is_wrong = true;
@@ -258,8 +258,8 @@ static void what_differs_is_not_used(void **state)
 }
 
 /* With one key, the probability is 1 for every query. With the true output, the gradients of
- * queries and keys would be zero apart from rounding, which differs between kernels. (The wrong
- * stride affects the eighth row and later ones: queries, in the gradient of keys.) */
+ * queries and keys would be zero except for rounding, which differs between kernels. (The wrong
+ * stride affects the queries from the eighth row on, which shows in the gradient of keys.) */
 static void one_key_is_compared(void **state)
 {
     (void)state;
@@ -284,8 +284,9 @@ static void one_key_is_compared(void **state)
     }
 }
 
-/* Timing uses memory of its own. The stored choice belongs to the gradient. */
-static void the_gradient_has_a_choice_of_its_own(void **state)
+/* The gradient is timed in its own memory, and its choice is stored separately from that of the
+ * forward pass. */
+static void the_gradient_has_its_own_choice(void **state)
 {
     (void)state;
     CudaError error = {""};
@@ -324,9 +325,9 @@ static void the_gradient_has_a_choice_of_its_own(void **state)
     close_session(&s);
 }
 
-/* The gradient of full tiles may be one kernel. A stored choice of this kernel is not used for a
- * call without the scratch memory that it needs. */
-static void one_kernel_is_taken(void **state)
+/* The gradient of full tiles may be computed by one kernel. This kernel needs scratch memory, so a
+ * stored choice of it is not used for a call without scratch. */
+static void one_kernel_for_the_gradient_is_taken(void **state)
 {
     (void)state;
     AttentionCase full = small;
@@ -341,7 +342,8 @@ static void one_kernel_is_taken(void **state)
         close_session(&s);
     }
     CudaError error = {""};
-    Session s = session_for(&full, OP_attention_grad, NULL, 90); /* as it is stored */
+    /* the call whose choice is stored */
+    Session s = session_for(&full, OP_attention_grad, NULL, 90);
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_one);
     const AttentionChooserOptions options = {
         .tune = true, .kept = &choices, .device = "H", .patience_s = .05};
@@ -362,9 +364,9 @@ static void one_kernel_is_taken(void **state)
     close_session(&s);
 }
 
-/* Two parts with equal first chunks and different second chunks see different keys, so they are
- * different calls. */
-static void a_second_chunk_is_a_call_of_its_own(void **state)
+/* Two parts with equal first chunks and different second chunks see different keys. So their calls
+ * must differ. */
+static void another_second_chunk_is_another_call(void **state)
 {
     (void)state;
     CudaError error = {""};
@@ -402,10 +404,10 @@ static void other_devices_have_no_choice(void **state)
     close_session(&s);
 }
 
-/* The first half of the waits is for mma.sync's kernel. The next wait, for Hopper's kernel, hangs.
- * Nothing may be freed then, because freeing would wait for the kernel. So the case runs in a
- * process of its own, which ends in this state. */
-static void a_kernel_that_does_not_end_is_told(void **state)
+/* The first waits are for the mma.sync kernel. The next wait, for Hopper's kernel, never ends.
+ * Nothing may be freed then, because that would wait for the kernel. So the case runs in another
+ * process, which ends in this state. */
+static void a_hanging_kernel_is_reported(void **state)
 {
     (void)state;
     static const char text[] =
@@ -445,9 +447,9 @@ static void without_memory_nothing_is_timed(void **state)
     close_session(&s);
 }
 
-/* Three choices are reported, in the order of ranks: the choice for another call, rank 0's choice
- * for this call, and our own. */
-static void ranks_agree(void **state)
+/* Ranks report three choices, in the order of ranks: one for another call, rank 0's for this call,
+ * and our own for it. */
+static void ranks_agree_on_one_choice(void **state)
 {
     (void)state;
     Session s = session(NULL, 90);
@@ -462,7 +464,7 @@ static void ranks_agree(void **state)
     all[1].kernel = CUDA_ATTENTION_hopper;
     attention_chooser_adopt(s.chooser, all, 3);
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_hopper);
-    all[2].wrong = 1; /* it is enough that one rank finds it wrong */
+    all[2].wrong = 1; /* one rank that finds it wrong is enough */
     attention_chooser_adopt(s.chooser, all, 3);
     assert_int_equal(carried_out(&s), CUDA_ATTENTION_mma);
     close_session(&s);
@@ -473,16 +475,16 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(the_fastest_is_taken),
-        TEST(what_is_kept_is_not_timed),
-        TEST(what_differs_is_not_used),
+        TEST(stored_choices_are_not_timed_again),
+        TEST(kernels_with_other_results_are_not_used),
         TEST(one_key_is_compared),
-        TEST(the_gradient_has_a_choice_of_its_own),
-        TEST(one_kernel_is_taken),
-        TEST(a_second_chunk_is_a_call_of_its_own),
+        TEST(the_gradient_has_its_own_choice),
+        TEST(one_kernel_for_the_gradient_is_taken),
+        TEST(another_second_chunk_is_another_call),
         TEST(other_devices_have_no_choice),
-        TEST(a_kernel_that_does_not_end_is_told),
+        TEST(a_hanging_kernel_is_reported),
         TEST(without_memory_nothing_is_timed),
-        TEST(ranks_agree),
+        TEST(ranks_agree_on_one_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* The order in which attention's blocks visit heads and tiles. It has every tile of every head
- * once, and tiles with the most keys first. At one time, it visits only as many heads as fit in
- * half of the cache. */
+/* The order in which attention's blocks visit heads and tiles. Every tile of every head is visited
+ * once, and tiles with the most keys come first. At one time, only as many heads are visited as fit
+ * in half of the cache. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,9 +17,9 @@ enum { MOST = 4096, H100_SMS = 132, MIB = 1 << 20 };
 
 static const CudaContext h100 = {.n_sms = H100_SMS, .l2_bytes = (uint64_t)50 * MIB};
 
-/* Checks one launch. It has each pair of tile and head once. Chunks of `beside` heads follow each
- * other. Within a chunk, tiles are in order, and all heads of the chunk come at one tile before the
- * next tile. */
+/* Checks one launch. Each pair of a tile and a head is visited once. Heads are visited in chunks of
+ * `beside`, one chunk after the other. Within a chunk, all heads visit one tile before the next
+ * tile. */
 static void check_launch(uint32_t n_tiles, uint32_t heads, uint32_t beside, bool last_first)
 {
     static uint8_t seen[MOST];
@@ -60,7 +60,8 @@ static void each_tile_is_visited_once(void **state)
     check_launch(5, 11, UINT32_MAX, true); /* all heads at one time */
 }
 
-/* The heads that are visited at one time, by the bytes of the keys and values of one head. */
+/* Checks how many heads are visited at one time, given the bytes of the keys and values of a
+ * head. */
 static void heads_side_by_side_fit_in_half_of_the_cache(void **state)
 {
     (void)state;
@@ -75,7 +76,7 @@ static void heads_side_by_side_fit_in_half_of_the_cache(void **state)
     assert_true(few > 5);
     /* 4,096 keys and values of a head of 128, in 16 bits, are 2 MiB */
     assert_int_equal(order_beside(&h100, 2 * MIB, 64, true, many), 12);
-    /* few long blocks; a cache of unknown size */
+    /* few long blocks; then a cache of unknown size */
     assert_int_equal(order_beside(&h100, 2 * MIB, 64, true, 5 * H100_SMS), 64);
     assert_int_equal(order_beside(&h100, 2 * MIB, 64, false, 5 * H100_SMS), 12);
     const CudaContext unknown = {.n_sms = H100_SMS};

@@ -1,6 +1,6 @@
 /* Attention with a part of the keys, as in a ring, on the target, compared with the CPU kernels in
- * fp64. It tests every pair of parts of a zigzag, alone and merged with an earlier result. A pair
- * may have queries that see no key of the part. */
+ * fp64. It tests every pair of parts of a zigzag, both alone and merged with an earlier result. In
+ * some pairs, queries see no key of the part. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static int64_t chunk_start(const PartCase *c, int64_t part, int second)
     return (second ? 2 * c->n - 1 - part : part) * c->chunk;
 }
 
-/* Argument i: the same random numbers on both sides, around `middle`. */
+/* Fills argument i of both sides with the same random numbers around `middle`. */
 static void add(Arena *arena, Both *x, uint32_t i, DType dtype, int64_t n, double middle)
 {
     char *at = compare_alloc((size_t)n * dtype_bytes(dtype), 0);
@@ -88,7 +88,8 @@ static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, ui
         double difference = 0, size = 0;
         for (int64_t k = 0; k < x->cpu.elements[i]; k++) {
             const double is = number_read(x->device.dtype[i], x->device.ptr[i], (uint64_t)k);
-            if (is == exact[k]) continue; /* also for infinities, whose difference would be NaN */
+            /* also if both are infinite, where the difference would be NaN */
+            if (is == exact[k]) continue;
             difference += (is - exact[k]) * (is - exact[k]);
             size += exact[k] * exact[k];
         }
@@ -100,8 +101,8 @@ static void check(const PartCase *c, OpKind op, const Both *x, uint32_t from, ui
 
 enum { HOPPER = 90 };
 
-/* Stands for a library: runs Hopper's kernels for the calls that they accept. `self` counts these
- * calls. */
+/* Stands for a library: runs Hopper's kernels for the calls that they accept, and counts these
+ * calls in `self`. */
 static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                       bool *taken, CudaError *error)
 {
@@ -174,15 +175,15 @@ static void check_pairs(const PartCase *c, const CudaAttentionLibrary *hopper)
                 check_pair(c, queries, keys, accumulate ? 5 : 0, hopper);
 }
 
-static void every_pair_of_parts(void **state)
+static void every_pair_of_parts_matches_the_cpu(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_pairs(&cases[i], NULL);
 }
 
-/* The calls of a part are calls of plain attention, so Hopper's kernels take them, too. They do not
- * take dropout and other types. */
-static void hopper_takes_parts(void **state)
+/* A call for a part is a call of normal attention, so Hopper's kernels accept it too. They accept
+ * neither dropout nor other types. */
+static void hoppers_kernels_accept_parts(void **state)
 {
     (void)state;
     if (!target_is(HOPPER)) skip();
@@ -197,7 +198,7 @@ static void hopper_takes_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_parts),
-                                       cmocka_unit_test(hopper_takes_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_of_parts_matches_the_cpu),
+                                       cmocka_unit_test(hoppers_kernels_accept_parts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

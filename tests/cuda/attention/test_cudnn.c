@@ -1,6 +1,6 @@
 /* cuDNN's graphs of attention, made for a described device. If the library is installed, it must be
- * able to carry out each shape that we pass to it; shapes that its graphs cannot express must not
- * be passed. No numbers are computed here. */
+ * able to execute each shape that we pass to it. Shapes that its graphs cannot express must not be
+ * passed. The test computes no numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
-/* An H100 in cuDNN's description. */
+/* How cuDNN describes an H100. */
 static const char device[] =
     "{\"deviceVer\":900,\"driverVer\":13000,\"cudaDeviceId\":0,\"totalGlobalMem\":85899345920,"
     "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
@@ -31,7 +31,7 @@ typedef struct Case {
     bool causal;
     double drop;
     int64_t accumulate;
-    bool forward; /* the library should accept it. (It never gets a gradient.) */
+    bool forward; /* true: the library should accept the forward pass (it never gets a gradient) */
 } Case;
 
 static const Case cases[] = {
@@ -68,7 +68,7 @@ static KernelArgs args_of(const Case *c, bool gradient)
     return a;
 }
 
-static void each_shape(void **state)
+static void cudnn_accepts_the_expected_shapes(void **state)
 {
     CudnnAttention *cudnn = *state;
     if (cudnn == NULL) skip();
@@ -82,7 +82,7 @@ static void each_shape(void **state)
             if (!cudnn_attention_prepare(cudnn, op, &a, &taken, &error)) fail_msg("%s", error.text);
             if (taken != (!gradient && c->forward))
                 fail_msg("case %d, %s: %s", (int)i, op_info(op)->name, taken ? "taken" : "refused");
-            /* again: the same call, without another graph */
+            /* prepares the same call again, which must not make another graph */
             bool again = !taken;
             assert_true(cudnn_attention_prepare(cudnn, op, &a, &again, &error));
             assert_int_equal(again, taken);
@@ -107,7 +107,7 @@ static void two_chunks_are_refused(void **state)
     }
 }
 
-static void a_bad_description_is_told(void **state)
+static void a_bad_device_description_is_reported(void **state)
 {
     if (*state == NULL) skip();
     CudaError error = {""};
@@ -115,7 +115,7 @@ static void a_bad_description_is_told(void **state)
     assert_true(strlen(error.text) > 0);
 }
 
-/* The library needs a driver library; the toolkit's stub is enough. */
+/* The library needs a driver library. The stub from the toolkit is enough. */
 static int open_library(void **state)
 {
     CudaError error = {""};
@@ -138,9 +138,9 @@ static int close_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_shape),
+        cmocka_unit_test(cudnn_accepts_the_expected_shapes),
         cmocka_unit_test(two_chunks_are_refused),
-        cmocka_unit_test(a_bad_description_is_told),
+        cmocka_unit_test(a_bad_device_description_is_reported),
     };
     return cmocka_run_group_tests(tests, open_library, close_library);
 }

@@ -1,7 +1,7 @@
 /* Attention and its gradient with the instructions of compute capability 9.0, on their emulator,
- * against the CPU kernels in fp64. Several orders of threads, with early and late boxes and
- * products, must give the same bits. Each rule of those instructions is broken once, which must be
- * found. */
+ * compared with the CPU kernels in fp64. The emulator runs threads in several orders, and lets
+ * boxes (copies of tiles into shared memory) and products complete early or late. All must give the
+ * same bits. Each rule of those instructions is broken once, and the test must find each fault. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static const AttentionCase cases[] = {
     {.dtype = DT_bf16, .b = 1, .s = 130, .T = 130, .g = 1, .r = 3, .E = 72, .causal = true},
     {.dtype = DT_f16, .b = 1, .s = 65, .T = 65, .g = 2, .r = 1, .E = 40, .causal = true},
     {.dtype = DT_bf16, .b = 1, .s = 1, .T = 1, .g = 1, .r = 1, .E = 8, .causal = true},
-    /* the ring goes round more than once */
+    /* more tiles than the ring of slots holds */
     {.dtype = DT_bf16,
      .b = 1,
      .s = 70,
@@ -55,7 +55,8 @@ static const AttentionCase cases[] = {
      .start_s = 60,
      .causal = true,
      .accumulate = true},
-    /* a part in two chunks: one chunk ends inside a tile of 128 queries, and inside one of 64 */
+    /* a part in two chunks, of which one ends inside a tile of 128 queries and inside a tile of
+     * 64 */
     {.dtype = DT_bf16,
      .b = 1,
      .s = 260,
@@ -77,13 +78,13 @@ static const AttentionCase cases[] = {
      .causal = true,
      .accumulate = true},
     {.dtype = DT_bf16, .b = 1, .s = 90, .T = 180, .g = 1, .r = 1, .E = 128, .second_s = 135},
-    /* heads of a group pass through the ring one after another */
+    /* the heads of a group use the ring of slots one after another */
     {.dtype = DT_f16, .b = 1, .s = 200, .T = 70, .g = 1, .r = 3, .E = 64, .accumulate = true},
 };
 
-/* Cases of the gradient in one kernel, with full tiles. Several blocks of keys add to a tile of
- * queries; with a causal mask, not all blocks do. Heads are in chunks. In some cases, all queries
- * of a tile see no key. */
+/* Cases with full tiles, whose gradient is one kernel. Several blocks of keys add to a tile of
+ * queries, but with a causal mask not all blocks do. Heads are visited in chunks. In some cases,
+ * all queries of a tile see no key. */
 static const AttentionCase full[] = {
     {.dtype = DT_bf16, .b = 1, .s = 128, .T = 128, .g = 1, .r = 1, .E = 64, .causal = true},
     {.dtype = DT_bf16, .b = 2, .s = 256, .T = 256, .g = 1, .r = 2, .E = 64, .causal = true},
@@ -110,7 +111,7 @@ static const AttentionCase full[] = {
      .causal = true},
 };
 
-/* Room for the keys of 3 of 4 groups of one case, and of one group of most others. */
+/* A cache for the keys of 3 of the 4 groups of one case, and of one group of most other cases. */
 enum { L2_BYTES = 64 * 1024 };
 
 static CudaContext context(void)
@@ -118,7 +119,7 @@ static CudaContext context(void)
     return (CudaContext){.n_sms = 1, .compute_capability = 90, .l2_bytes = L2_BYTES};
 }
 
-static bool is_one; /* the gradient runs as one kernel */
+static bool is_one; /* true: one kernel computes the gradient */
 
 static bool call(const AttentionRun *run, const CudaContext *cuda, CudaError *error)
 {
@@ -128,7 +129,7 @@ static bool call(const AttentionRun *run, const CudaContext *cuda, CudaError *er
 }
 
 /* Launches with a schedule of the emulator. Bit 0 of `when`: boxes arrive early; bit 1: products
- * read early. With an odd seed warps run far ahead of each other. */
+ * read early. With an odd seed, some warps run far ahead of others. */
 static void launch(const AttentionRun *run, uint32_t when, uint64_t seed)
 {
     CudaError error = {""};
@@ -147,8 +148,8 @@ static size_t out_bytes(const AttentionRun *run, uint32_t o)
     return (size_t)a->elements[run->n_in + o] * dtype_bytes(a->dtype[run->n_in + o]);
 }
 
-/* The log of sums is as exact as its polynomials. Scores of 16-bit inputs are sums in fp32, and
- * probabilities are added before they are rounded. */
+/* Checks the log of sums. It is as exact as its polynomials: scores of 16-bit inputs are summed in
+ * fp32, and probabilities are added before they are rounded. */
 static void sums_are_near(const AttentionRun *run)
 {
     if (run->op != OP_attention) return;
@@ -160,8 +161,8 @@ static void sums_are_near(const AttentionRun *run)
     }
 }
 
-/* Runs four times from the same memory. All four must give equal bits, which must be near the CPU's
- * results. */
+/* Runs four times from the same memory. All runs must give equal bits, and these must be near the
+ * CPU's results. */
 static void run_and_compare(const AttentionRun *run)
 {
     const CudaContext cuda = context();
@@ -193,7 +194,7 @@ static void run_and_compare(const AttentionRun *run)
                      (long long)run->c->T, (long long)run->c->E, why);
 }
 
-static void each_case(void **state)
+static void each_case_matches_the_cpu(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -207,7 +208,7 @@ static void each_case(void **state)
     }
 }
 
-static void each_full_case(void **state)
+static void one_kernel_gradients_match_the_cpu(void **state)
 {
     (void)state;
     const CudaContext cuda = context();
@@ -225,8 +226,8 @@ static void each_full_case(void **state)
     }
 }
 
-/* For output i: Hopper's numbers must equal mma.sync's apart from rounding, and be exactly 0 (the
- * log of sums: minus infinity) if a query sees nothing. */
+/* Checks output i. Hopper's numbers must equal those of mma.sync except for rounding. If a query
+ * sees nothing, they must be exactly 0 (the log of sums: minus infinity). */
 static void compare_ways(const AttentionRun *run, const AttentionRun *other, uint32_t i,
                          int64_t see_nothing)
 {
@@ -241,8 +242,8 @@ static void compare_ways(const AttentionRun *run, const AttentionRun *other, uin
     }
 }
 
-/* Queries before the first key have no result in the CPU kernel; they must equal mma.sync's
- * kernels. */
+/* For queries before the first key, the CPU kernel has no result. Hopper's kernels must agree with
+ * mma.sync's there. */
 static void check_queries_that_see_nothing(int64_t s, int64_t T)
 {
     enum { NOTHING = 150 };
@@ -276,7 +277,7 @@ static void check_queries_that_see_nothing(int64_t s, int64_t T)
     arena_free(arena);
 }
 
-/* With 150 queries before the first key, no block adds to the first tile of 128. */
+/* With 150 queries before the first key, no block adds to the first tile of 128 queries. */
 static void queries_may_see_nothing(void **state)
 {
     (void)state;
@@ -286,8 +287,8 @@ static void queries_may_see_nothing(void **state)
     is_one = false;
 }
 
-/* At a position without a key, the score is 0. If all others are far below, exp(0 - lse) is
- * infinite. */
+/* Without a key, a position has the score 0. If all real scores are far below, exp(0 - lse) is
+ * infinite for it. */
 static void scores_may_be_far_below_zero(void **state)
 {
     (void)state;
@@ -317,8 +318,9 @@ static void scores_may_be_far_below_zero(void **state)
     }
 }
 
-/* The largest relative error of 2^x, as its comment says; limits, whole powers and NaN. */
-static void powers_by_products(void **state)
+/* Checks the largest relative error of 2^x, which the function's comment states, and limits, whole
+ * powers and NaN. */
+static void powers_of_two_are_exact_enough(void **state)
 {
     (void)state;
     double worst = 0;
@@ -329,7 +331,7 @@ static void powers_by_products(void **state)
         worst = fmax(worst, fabs(y / is - 1));
     }
     assert_true(worst <= 6.3e-6);
-    assert_true(worst > 1e-6); /* so it was not exp2 itself that ran */
+    assert_true(worst > 1e-6); /* otherwise exp2 itself would have run */
     for (float x = -126.f; x > -400; x -= 0.37f) {
         const float y = exp2_by_products(x, 1);
         assert_true(y >= 0 && y <= 1.2e-38f);
@@ -338,7 +340,7 @@ static void powers_by_products(void **state)
     assert_true(isnan(exp2_by_products(NAN, 0)) && isnan(exp2_by_products(-1, NAN)));
 }
 
-/* A score of NaN is visible in the result, wherever its key is. */
+/* A NaN score shows in the result, wherever its key is. */
 static void nan_is_not_hidden(void **state)
 {
     (void)state;
@@ -355,7 +357,7 @@ static void nan_is_not_hidden(void **state)
     }
 }
 
-static void others_are_refused(void **state)
+static void unsupported_calls_are_refused(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -422,14 +424,14 @@ static const char *const fault_names[HOPPER_n_faults] = {
     "no wait for bulks",
 };
 
-/* The kernel with the fault: the forward pass, or one of the gradient's kernels; and a case in
- * which the ring goes round. */
+/* The kernel in which faults are planted: the forward pass, or one of the gradient's kernels. Its
+ * case uses the ring of slots more than once. */
 typedef struct Subject {
     const char *kernel;
     bool of_gradient;
     uint32_t first_out, last_out; /* the outputs that this kernel writes */
-    AttentionCase c;              /* its E is replaced by the size of a head under test */
-    bool one;                     /* the gradient in one kernel */
+    AttentionCase c;              /* the test replaces its E by each head size */
+    bool one;                     /* the gradient is one kernel */
 } Subject;
 
 static const Subject subjects[] = {
@@ -471,10 +473,10 @@ static void launch_with_fault(void *self, void *stream, const DeviceLaunch *laun
     if (!here && strstr(launch->name, "attention_hopper") != NULL) return; /* another kernel */
     device_hopper_fault(here ? planted.fault : HOPPER_sound);
     device_run(launch);
-    device_hopper_fault(planted.fault); /* tensor maps that are made later have the fault too */
+    device_hopper_fault(planted.fault); /* later tensor maps must have the fault, too */
 }
 
-/* True if the test of these numbers fails. */
+/* Returns true if the results with this fault are wrong. */
 static bool fails_with(HopperFault fault, const Subject *subject, int head)
 {
     static const DeviceQueue queue = {.launch = launch_with_fault};
@@ -483,7 +485,7 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
     char why[ATTENTION_WHY];
     AttentionCase c = subject->c;
     c.E = head;
-    /* tiles of the gradient have half the rows with this head */
+    /* with this head size, tiles of the gradient have half the rows */
     if (subject->of_gradient && head == 128) c.s = (c.s + 1) / 2, c.T = (c.T + 1) / 2;
     AttentionRun run = attention_run(arena_new(), &c, NULL);
     kernel_cpu(run.op)(&run.cpu);
@@ -491,7 +493,8 @@ static bool fails_with(HopperFault fault, const Subject *subject, int head)
         run = gradient_run(run.arena, &c, NULL, &run);
         kernel_cpu(run.op)(&run.cpu);
     }
-    /* The kernel expects keys that the tensor lacks: they are zero, not masked. */
+    /* The kernel expects keys that the tensor does not have. They read as zero instead of being
+     * masked. */
     if (fault == HOPPER_no_tail_mask) run.device.size['T'] += HOPPER_TAIL;
     device_hopper_tail((uint64_t)run.device.size['T']);
     planted = (struct Planted){subject->kernel, fault};
@@ -532,15 +535,16 @@ static bool is_seen(HopperFault fault, const Subject *subject, int head, uint32_
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { MOST_FAULTS = HOPPER_sound + 1 }; /* the other faults show in numbers, not addresses */
+/* faults beyond this one show in wrong numbers, not in bad addresses */
+enum { MOST_FAULTS = HOPPER_sound + 1 };
 #else
 enum { MOST_FAULTS = HOPPER_n_faults };
 #endif
 
-/* Boxes and products may arrive in four ways; a fault must be found in at least one of them. (The
- * gradients need no mask for the tail if exp(0 - lse) is finite, because positions without a key
- * are multiplied by 0.) */
-static void each_fault_is_seen(void **state)
+/* Boxes and products may complete in four ways. A fault must be found in at least one of them. (The
+ * gradients need no mask for the tail if exp(0 - lse) is finite: positions without a key are
+ * multiplied by 0.) */
+static void each_fault_is_found(void **state)
 {
     (void)state;
     for (size_t k = 0; k < sizeof subjects / sizeof subjects[0]; k++)
@@ -560,14 +564,14 @@ static void each_fault_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_case),
-        cmocka_unit_test(each_full_case),
+        cmocka_unit_test(each_case_matches_the_cpu),
+        cmocka_unit_test(one_kernel_gradients_match_the_cpu),
         cmocka_unit_test(queries_may_see_nothing),
         cmocka_unit_test(scores_may_be_far_below_zero),
-        cmocka_unit_test(powers_by_products),
+        cmocka_unit_test(powers_of_two_are_exact_enough),
         cmocka_unit_test(nan_is_not_hidden),
-        cmocka_unit_test(others_are_refused),
-        cmocka_unit_test(each_fault_is_seen),
+        cmocka_unit_test(unsupported_calls_are_refused),
+        cmocka_unit_test(each_fault_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

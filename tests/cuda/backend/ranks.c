@@ -17,7 +17,7 @@
 #include "planner/base/clock.h"
 #include "tests/cuda/double/double.h"
 
-/* The processes of a run that has not ended. */
+/* The processes of a run that has not ended yet. */
 typedef struct Live {
     RanksRun *run; /* NULL: none */
     pid_t child[RANKS_MOST];
@@ -58,7 +58,7 @@ static bool keep_bits(void *self, Backend *backend, Diag *d)
     return true;
 }
 
-/* Returns how many rows of the trace begin before the previous row of their stream has ended. A
+/* Counts the rows of the trace that begin before the previous row of their stream has ended. A
  * stream does one thing after another, so there must be none. */
 static uint32_t count_overlaps(const Plan *plan, const Trace *trace)
 {
@@ -126,10 +126,10 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
     report->n_unread = double_calls("unread");
 }
 
-/* The socket is bound but not listening. With SO_REUSEADDR on both, another socket may bind the
- * same port. The option is set after the port is chosen, so that no other process gets the port.
- * The socket holds the port at every address, because rank 0 listens at every address; another
- * program with this port at one address would be in its way. */
+/* Binds a socket to a free port, but does not listen. With SO_REUSEADDR on both sockets, rank 0 can
+ * bind the same port later. The option is set only after the port is chosen, so that no other
+ * process gets this port. The socket holds the port at every address, as rank 0 will. Otherwise
+ * another program could hold the port at one of the addresses. */
 int ranks_hold_port(int *port)
 {
     struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
@@ -186,7 +186,7 @@ static void start(Live *live, RanksRun *run, Arena *arena)
     for (Rank r = 0; r < n; r++) live->child[r] = start_rank(run, r, n, port, live->err);
 }
 
-/* Records which ranks have ended. When their time is up, kills the others. */
+/* Records which ranks have ended. Kills the others when their time is up. */
 static void reap(Live *live)
 {
     RanksRun *run = live->run;
@@ -198,7 +198,7 @@ static void reap(Live *live)
         live->done[r] = true;
         live->left--;
     }
-    /* A rank that was stopped on purpose must be killed by this test. */
+    /* A rank that was stopped on purpose never ends, so this test kills it. */
     bool stops = run->script && strstr(run->script, "=stop");
     bool late = clock_s() > live->start + (run->patience_s > 0 ? run->patience_s : 400);
     late = late || (stops && live->left == 1 && live->n > 1);

@@ -15,14 +15,16 @@ typedef struct RankReport {
     double loss[RANKS_STEPS], norm[RANKS_STEPS];
     Hash128 bits; /* hash of all state between steps */
     uint64_t highest, host_highest, outside;
-    /* over all layers and ranks: choices of each expert, and those that were dropped */
+    /* for each expert, how often all layers and ranks have chosen it, and how many choices were
+     * dropped */
     uint64_t chosen[RANKS_EXPERTS], dropped;
     uint32_t n_rows; /* rows of the trace, on the first rank */
     /* rows of the trace that begin before the previous row of their stream has ended */
     uint32_t n_overlaps;
     uint32_t launches, captures; /* launches and captures of graphs */
-    uint32_t n_unread;           /* outputs that chains need not write, in the order of issue */
-    char said[4096];             /* diagnostics, and objects that the double found unreleased */
+    /* outputs that chains may leave unwritten, in the order of issue */
+    uint32_t n_unread;
+    char said[4096]; /* diagnostics, and objects that the double found unreleased */
 } RankReport;
 
 typedef struct RanksRun {
@@ -41,15 +43,15 @@ typedef struct RanksRun {
     double took_s;
 } RanksRun;
 
-/* Runs the plan on the CUDA backend over the double: one rank in this process, several in forked
- * ones. */
+/* Runs the plan on the CUDA backend, on the double of CUDA. One rank runs in this process, several
+ * run in forked ones. */
 void ranks_run(RanksRun *run, Arena *arena);
-/* Does the same for several runs with more than one rank, RANKS_AT_ONCE at a time. Useful for runs
- * that mostly wait. */
+/* Does the same for several runs with more than one rank each, RANKS_AT_ONCE runs at a time. This
+ * saves time if runs mostly wait. */
 void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
-/* Reserves a port of this machine until the socket is closed. Callers that ask for any port, or
- * that connect, do not get it. A rank that gets the number may listen there. */
+/* Reserves a port of this machine until the socket is closed. Other programs that request any free
+ * port, or that connect, do not get it. A rank that is given the number may listen there. */
 int ranks_hold_port(int *port);
-/* Runs the plan on loopback in its own fp32, and stores the results in rank[0]. */
+/* Runs the plan on loopback, in the plan's own fp32, and stores the results in rank[0]. */
 void ranks_loopback(RanksRun *run, Arena *arena);
 #endif

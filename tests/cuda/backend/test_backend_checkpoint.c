@@ -1,6 +1,6 @@
-/* Checkpoints on the CUDA backend over the double. The backend copies device memory out and in. A
- * resumed run ends with the bits of the uninterrupted run. Each backend can load the checkpoints of
- * the other. */
+/* Checkpoints on the CUDA backend, on the double of CUDA. The backend copies device memory to the
+ * host and back. A resumed run ends with the bits of the uninterrupted run. Each of the backends
+ * CUDA and loopback can load the checkpoints of the other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static void goes_on(const Tiny *t)
     }
 }
 
-static void plans_go_on(void **state)
+static void resumed_plans_end_with_the_same_bits(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -100,7 +100,7 @@ static void plans_go_on(void **state)
     goes_on(&t);
 }
 
-static void state_in_host_memory(void **state)
+static void state_in_host_memory_is_resumed(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -116,7 +116,7 @@ static void near(const RanksRun *a, const RanksRun *b)
     }
 }
 
-static void from_one_backend_to_the_other(void **state)
+static void each_backend_loads_the_others_checkpoints(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -135,7 +135,7 @@ static void from_one_backend_to_the_other(void **state)
 }
 
 /* All ranks end with the same error. */
-static void a_checkpoint_that_is_not_there(void **state)
+static void a_missing_checkpoint_ends_all_ranks(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -153,8 +153,8 @@ static void a_checkpoint_that_is_not_there(void **state)
     }
 }
 
-/* Data that a rank reads in a step. After that, its process can only write files up to a limited
- * size. */
+/* Data for a rank. Once the rank has read the data of a certain step, its process can only write
+ * files up to a limited size. */
 typedef struct Limited {
     const DataSource *from;
     uint64_t bytes;
@@ -169,9 +169,9 @@ static void fill_limited(void *self, int64_t step, uint32_t microbatch, int64_t 
     l->from->fill(l->from->self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
 }
 
-/* The files of the second stage exceed the limit. The first stage can write its own, but all ranks
- * end with the error, and the previous checkpoint is unchanged. */
-static void a_rank_that_cannot_write(void **state)
+/* The second stage's files exceed the limit. The first stage could write its files, but all ranks
+ * must end with the error, and the previous checkpoint must stay unchanged. */
+static void a_rank_that_cannot_write_ends_all_ranks(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
@@ -212,11 +212,9 @@ static void a_rank_that_cannot_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(plans_go_on),
-        TEST(state_in_host_memory),
-        TEST(from_one_backend_to_the_other),
-        TEST(a_checkpoint_that_is_not_there),
-        TEST(a_rank_that_cannot_write),
+        TEST(resumed_plans_end_with_the_same_bits),      TEST(state_in_host_memory_is_resumed),
+        TEST(each_backend_loads_the_others_checkpoints), TEST(a_missing_checkpoint_ends_all_ranks),
+        TEST(a_rank_that_cannot_write_ends_all_ranks),
     };
     return cmocka_run_group_tests_name("backend_checkpoint", tests, NULL, NULL);
 }

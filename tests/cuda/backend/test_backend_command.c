@@ -1,6 +1,6 @@
-/* The whole command on the CUDA backend, with the double's module in place of the real one: runs of
- * one rank, of four under mpirun, and with torchrun's variables; calibration, doctor, and failures.
- * Each way to start ranks finds its settings elsewhere, so each is run. */
+/* The whole command on the CUDA backend, with the double of CUDA in place of the real module. Runs
+ * of one rank, of four ranks under mpirun, and with torchrun's variables; calibration, doctor, and
+ * failures. Each way to start ranks passes the settings differently, so each one is tested. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 static Arena *arena;
 
 #define PLAN TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua"
-/* Time limit for a command that hangs; none should. */
+/* Time limit for a command that hangs, which no command should. */
 enum { MOST_S = 300 };
 
 #define ONE "--set", "mesh.dp_shard=1", "--set", "mesh.tp=1", "--quiet"
@@ -67,7 +67,7 @@ static void one_rank_trains_and_is_compared(void **state)
     }
 }
 
-/* The device counts the choices of experts as the host does on loopback. */
+/* The device counts choices of experts, and loopback counts them on the host. Both must agree. */
 static void choices_of_experts_are_written(void **state)
 {
     (void)state;
@@ -88,8 +88,8 @@ static void choices_of_experts_are_written(void **state)
     assert_string_equal(counts[0], counts[1]);
 }
 
-/* Each rank keeps a file of its own, in which every line names the rank. `last`: the rank that did
- * not reach the end; 4: all did. */
+/* Each rank writes its own file, in which every line names the rank. `last`: the rank that did not
+ * reach the end; 4: all ranks did. */
 static void check_record(uint32_t last)
 {
     for (uint32_t r = 0; r < 4; r++) {
@@ -107,7 +107,7 @@ static void check_record(uint32_t last)
     }
 }
 
-static void four_ranks_under_mpirun(void **state)
+static void four_ranks_train_under_mpirun(void **state)
 {
     (void)state;
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6", "--set",
@@ -143,7 +143,8 @@ static const char *last_loss(const char *plan, const char *backend, const char *
     return arena_copy(arena, at, strcspn(at, ",\n"));
 }
 
-/* tiny_text as a pipeline with offload: sends, receives, and communications in the pinned arena. */
+/* Returns tiny_text as a pipeline with offload. It has sends, receives, and communications in the
+ * pinned arena. */
 static const char *pipeline(void)
 {
     static const char text[] =
@@ -160,9 +161,9 @@ static const char *pipeline(void)
     return "pipeline.lua";
 }
 
-/* MPI sums in rank order, and so does the double's NCCL: the bits must be equal in every way of
- * running. */
-static void four_ranks_through_the_host(void **state)
+/* MPI adds in rank order, and so does the double's NCCL. So every way to run must give equal
+ * bits. */
+static void ranks_through_the_host_give_the_same_bits(void **state)
 {
     (void)state;
     const char *const plans[] = {PLAN, pipeline()};
@@ -195,8 +196,9 @@ static void four_ranks_through_the_host(void **state)
     unsetenv("TANDEM_DOUBLE");
 }
 
-/* With one rank or several, the process must end although no call may wait for the device. */
-static void a_kernel_that_hangs_while_it_is_timed(void **state)
+/* Whether the run has one rank or several, the process must end, although no call may wait for the
+ * hanging kernel. */
+static void a_kernel_that_hangs_in_timing_ends_the_process(void **state)
 {
     (void)state;
     setenv("TANDEM_DOUBLE", "attention_chooser@1=fail:1", 1);
@@ -208,7 +210,7 @@ static void a_kernel_that_hangs_while_it_is_timed(void **state)
 }
 
 /* Without LOCAL_RANK every rank would silently use device 0. */
-static void ranks_without_a_local_number(void **state)
+static void ranks_without_a_local_number_are_refused(void **state)
 {
     (void)state;
     int port, port_socket = ranks_hold_port(&port);
@@ -230,7 +232,7 @@ static void ranks_without_a_local_number(void **state)
     for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) unsetenv(set[i]);
 }
 
-static void ranks_of_torchrun(void **state)
+static void ranks_of_torchrun_train(void **state)
 {
     (void)state;
     int port, port_socket = ranks_hold_port(&port);
@@ -267,17 +269,17 @@ static void calibration_fills_the_tables(void **state)
     r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda");
     check(r, 0, "all_gather dp_shard", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
-    /* The calibration of the CUDA backend leaves the tables of the CPU's backend as they were. */
+    /* Calibrating the CUDA backend leaves the tables of the CPU backend unchanged. */
     check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--dry-run", ONE), 0,
           "to measure    59 kernels", NULL);
-    /* A prediction for the backend uses the tables. */
+    /* A prediction for the CUDA backend uses these tables. */
     r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "3", ONE);
     check(r, 0, "done        3 steps", NULL);
     assert_null(strstr(r.err, "not-calibrated"));
 }
 
-/* A plan for the processors of this machine runs on a GPU. If the GPU is known, the prediction is
- * for that GPU. */
+/* The plan is for the processors of this machine, but runs on a GPU. If the library knows this GPU,
+ * the prediction is for it. */
 static void a_run_is_predicted_on_its_own_gpu(void **state)
 {
     (void)state;
@@ -300,8 +302,8 @@ static void a_run_is_predicted_on_its_own_gpu(void **state)
         fail_msg("%g s as an H200, %g s as a core", predicted_s[1], predicted_s[0]);
 }
 
-/* Kernels of other libraries or in other ways have other costs, so each way has its own tables. */
-static void calibration_of_each_way(void **state)
+/* Other libraries and other options, such as TF32, have other costs. So each has its own tables. */
+static void each_way_to_run_has_its_own_tables(void **state)
 {
     (void)state;
     CommandResult r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", ONE);
@@ -312,7 +314,7 @@ static void calibration_of_each_way(void **state)
     r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3", "--set",
                 "mesh.dp_shard=1", "--set", "mesh.tp=1");
     check(r, 0, "done        3 steps", "59 of 59 kernels are not measured");
-    /* With several ranks, the processes that measure collectives must use the same way. */
+    /* With several ranks, the processes that measure collectives must use the same options. */
     r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--tf32");
     check(r, 0, "machine     cuda:Double tf32\n", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
@@ -328,7 +330,7 @@ static void calibration_of_each_way(void **state)
           "go with --backend cuda");
 }
 
-static void what_is_told(void **state)
+static void failures_are_reported(void **state)
 {
     (void)state;
     check(COMMAND(arena, MOST_S, "doctor"), 0, "gpu 3      Double, 256 MiB, capability 9.0, 4 SMs",
@@ -359,15 +361,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_rank_trains_and_is_compared, setup, teardown),
         cmocka_unit_test_setup_teardown(choices_of_experts_are_written, setup, teardown),
-        cmocka_unit_test_setup_teardown(four_ranks_under_mpirun, setup, teardown),
-        cmocka_unit_test_setup_teardown(four_ranks_through_the_host, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_kernel_that_hangs_while_it_is_timed, setup, teardown),
-        cmocka_unit_test_setup_teardown(ranks_without_a_local_number, setup, teardown),
-        cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
+        cmocka_unit_test_setup_teardown(four_ranks_train_under_mpirun, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranks_through_the_host_give_the_same_bits, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kernel_that_hangs_in_timing_ends_the_process, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(ranks_without_a_local_number_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranks_of_torchrun_train, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
         cmocka_unit_test_setup_teardown(a_run_is_predicted_on_its_own_gpu, setup, teardown),
-        cmocka_unit_test_setup_teardown(calibration_of_each_way, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_way_to_run_has_its_own_tables, setup, teardown),
+        cmocka_unit_test_setup_teardown(failures_are_reported, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Tests of the double itself: it must find the faults that it is made for. A race gives different
- * results for different seeds, and a missing wait in a plan changes its numbers. The host cannot
- * touch device memory. Calls that CUDA forbids are refused. */
+/* Tests the double of CUDA itself: it must find the faults for which it was made. A race gives
+ * different results with different seeds, and a missing wait in a plan changes its numbers. The
+ * host cannot touch device memory. Calls that CUDA forbids are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -66,7 +66,7 @@ static int through(const char *script, bool waits)
     return result;
 }
 
-static void a_race_shows(void **state)
+static void a_missing_wait_changes_results(void **state)
 {
     (void)state;
     int right = 0, wrong = 0;
@@ -82,8 +82,9 @@ static void a_race_shows(void **state)
     assert_true(right > 0 && wrong > 0);
 }
 
-/* Host writes without a stream arrive at any time, and none of our streams waits for them. */
-static void the_default_stream_is_late(void **state)
+/* The host's synchronous writes use no stream. They arrive at any time, and our streams do not wait
+ * for them. */
+static void the_default_stream_writes_late(void **state)
 {
     (void)state;
     int pageable = 9;
@@ -99,7 +100,8 @@ static void the_default_stream_is_late(void **state)
     end();
 }
 
-/* If the host clears a word as soon as it reads it, the word may appear once more. */
+/* A copy may write a word twice. If the host clears the word as soon as it reads it, the word may
+ * come back. */
 static void a_copy_may_write_again(void **state)
 {
     (void)state;
@@ -125,7 +127,7 @@ static void a_copy_may_write_again(void **state)
     assert_true(once > 0 && again > 0);
 }
 
-/* Returns the signal that ends a process that does this; 0: none does. */
+/* Runs `what` in a child process. Returns the signal that ended it; 0 if it ended normally. */
 static int signal_of(void (*what)(void))
 {
     fflush(NULL);
@@ -182,9 +184,9 @@ static void copies_must_not_overlap(void **state)
     end();
 }
 
-/* Captured work runs at each launch and not before. An unjoined stream, or a call that a capture
- * forbids, spoils the capture. */
-static void captures(void **state)
+/* Captured work runs at each launch of the graph, and not before. The capture fails if a stream is
+ * not joined, or if a call is made that a capture forbids. */
+static void captured_work_runs_only_at_launches(void **state)
 {
     (void)state;
     begin("seed=3");
@@ -253,9 +255,9 @@ static bool differs(const RanksRun *run, const RankReport *right)
     return !r->fine || r->loss[0] != right->loss[0] || r->norm[0] != right->norm[0];
 }
 
-/* Returns the script that runs a stream of the program before its others. The backend makes the
- * streams that a program uses in the order of their enumeration. The queues hold a whole step, so
- * nothing runs before all of it is issued. */
+/* Returns a script that lets stream `first` run before all others. The backend creates the streams
+ * that a program uses in the order of the enumeration. The queues hold a whole step, so nothing
+ * runs before all of it is issued. */
 static const char *script_for(Stream first, const Program *p, Arena *arena)
 {
     uint32_t number = 1;
@@ -267,7 +269,8 @@ static const char *script_for(Stream first, const Program *p, Arena *arena)
     return arena_print(arena, "first=%u queue=100000", number);
 }
 
-/* The fills before a reduction write zeros to padding that holds zeros since the start. */
+/* Returns true if the instruction waits only for fills. These write zeros to padding, which has
+ * held zeros since the start. So leaving out this wait changes nothing. */
 static bool waits_for_padding(const Program *p, const Instr *in)
 {
     for (uint32_t k = 0; k < in->after.n; k++)
@@ -275,9 +278,9 @@ static bool waits_for_padding(const Program *p, const Instr *in)
     return true;
 }
 
-/* An instruction that runs as early as its waits allow shows that one of them is missing, whatever
- * the load of this machine. */
-static void each_missing_wait_shows(void **state)
+/* If a wait is removed, its instruction runs as early as the other waits allow. The result must
+ * then differ, whatever the load of this machine. */
+static void each_missing_wait_changes_results(void **state)
 {
     (void)state;
     enum { SEEDS = 6, MOST = 100 };
@@ -312,8 +315,9 @@ static void each_missing_wait_shows(void **state)
     arena_free(arena);
 }
 
-/* If branches run one at a time in an order of each device's own, ranks wait for each other. In the
- * order of the capture, which is the order of issue, they do not (docs/explanation/gpus.md). */
+/* A device may run branches of a graph one at a time. If each device has its own order, ranks wait
+ * for each other for ever. In the order of capture, which is the order of issue, they do not
+ * (docs/explanation/gpus.md). */
 static void branches_in_any_order_wait_for_each_other(void **state)
 {
     (void)state;
@@ -329,7 +333,8 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     run.script = "seed=12 branches=serial";
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("%s", run.rank[0].said);
-    /* How often the device draws depends on the machine's load, so any step may get stuck. */
+    /* How often the device draws an order depends on the machine's load, so any step may get
+     * stuck. */
     run.options.timeout_s = 6;
     run.steps = 50;
     run.script = "seed=12 branches=drawn";
@@ -340,7 +345,8 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     arena_free(arena);
 }
 
-/* Lets the product of the last fused gated unit overwrite one of its inputs, unlike all others. */
+/* Changes the plan: the product of the last fused gated unit now overwrites one of its inputs,
+ * unlike the others. */
 static void write_in_place(Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -362,8 +368,8 @@ static void write_in_place(Plan *plan)
     }
 }
 
-/* A fused kernel may refuse such buffers, so this launch may run another kernel than equal
- * launches. All kernels must be loaded before there are communicators. */
+/* A fused kernel may refuse such buffers, so this launch may need another kernel than the other
+ * launches. All kernels must be loaded before communicators exist. */
 static void launches_on_coinciding_buffers_are_loaded_early(void **state)
 {
     (void)state;
@@ -388,13 +394,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(launches_on_coinciding_buffers_are_loaded_early),
-        cmocka_unit_test(a_race_shows),
-        cmocka_unit_test(the_default_stream_is_late),
+        cmocka_unit_test(a_missing_wait_changes_results),
+        cmocka_unit_test(the_default_stream_writes_late),
         cmocka_unit_test(a_copy_may_write_again),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
         cmocka_unit_test(copies_must_not_overlap),
-        cmocka_unit_test(captures),
-        cmocka_unit_test(each_missing_wait_shows),
+        cmocka_unit_test(captured_work_runs_only_at_launches),
+        cmocka_unit_test(each_missing_wait_changes_results),
         cmocka_unit_test(branches_in_any_order_wait_for_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* Every CUDA and NCCL call of the backend is made to fail, one at a time. The run must end with
- * code 6 and a diagnostic that names the call, and leave nothing behind. Also the reaction of other
- * ranks when a rank fails, hangs, stops or dies. */
+ * code 6 and a diagnostic that names the call, and must leave nothing behind. The test also checks
+ * how other ranks react when a rank fails, hangs, stops or dies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static RanksRun run_of(Plan *plan)
 static const struct Call {
     const char *name;
     int code;
-    const char *rule; /* NULL: a failure there is not reported, because the call only releases */
+    const char *rule; /* NULL: the call only releases something, so its failure is not reported */
 } calls[] = {
     {"cudaGetDeviceCount", 100, "cuda-no-device"},
     {"cudaGetDeviceCount", 35, "cuda-driver"},
@@ -112,8 +112,8 @@ static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
     if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
         strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
         fail_msg("%s: %s", script, *said ? said : "it went well");
-    /* The location that a message must name. For a kernel it is the instruction. For initial values
-     * it is the tensor. If a wait for the device fails, it is the step. */
+    /* The place that a message must name: the instruction of a kernel, the tensor of initial
+     * values, or the step if a wait for the device fails. */
     const char *place = strcmp(c->name, "kernel") == 0           ? "instruction"
                         : strcmp(c->name, "init") == 0           ? "initial values of "
                         : strcmp(c->name, "cudaEventQuery") == 0 ? "step "
@@ -146,7 +146,7 @@ static void each_call_fails_and_is_named(void **state)
     assert_true(n_failed > 60);
 }
 
-static void what_a_machine_lacks_is_told(void **state)
+static void what_a_machine_lacks_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -173,8 +173,9 @@ static void what_a_machine_lacks_is_told(void **state)
 
 /* ---- two ranks ---- */
 
-/* Immediate reports come long before the deadline. Reports at the deadline need time to get to the
- * hang, however many processes share the cores. */
+/* Time limits [s]. FAR_S is a deadline so late that errors must be reported long before it, within
+ * SOON_S. HANG_S is the deadline of runs that hang: long enough for the run to reach the hang, even
+ * if many processes share the cores. */
 #define FAR_S  900
 #define SOON_S 100
 #define HANG_S 8
@@ -234,12 +235,12 @@ static void a_rank_that_fails_ends_the_others(void **state)
     ranks_run_all(runs, N, arena);
     for (size_t i = 0; i < N; i++) {
         told(&runs[i], runs[i].script, cases[i].told);
-        /* The other ranks learn of it without waiting for a deadline. */
+        /* The other ranks must learn of it at once, not at a deadline. */
         if (runs[i].took_s > SOON_S) fail_msg("%s: it took %g s", runs[i].script, runs[i].took_s);
     }
 }
 
-static void windows_and_devices(void **state)
+static void windows_and_shared_devices_are_checked(void **state)
 {
     (void)state;
     RanksRun run = run_of(plan_of(2, false));
@@ -257,7 +258,7 @@ static void windows_and_devices(void **state)
     ranks_run(&run, arena);
     told(&run, run.script, "error[device-mismatch]");
     run.script = "devices=1 rank=1 uuid=same";
-    run.cuda.share_device = true; /* both are number 0, as was requested */
+    run.cuda.share_device = true; /* as requested, both ranks use device 0 */
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("shared: %s", run.rank[0].said);
     run.cuda.share_device = false;
@@ -266,8 +267,8 @@ static void windows_and_devices(void **state)
     told(&run, run.script, "no CUDA");
 }
 
-/* The plan's settings must reach NCCL for every communicator. */
-static void the_plan_says_what_nccl_is_asked(void **state)
+/* The settings of the plan must reach NCCL for every communicator. */
+static void the_plans_settings_reach_nccl(void **state)
 {
     (void)state;
     static const struct {
@@ -291,8 +292,8 @@ static void the_plan_says_what_nccl_is_asked(void **state)
         }
 }
 
-/* A hang is found at the deadline, a death at once; the message names the instruction. */
-static void hanging_stopping_dying(void **state)
+/* A hang is reported at the deadline, a death at once. The message names the instruction. */
+static void hangs_stops_and_deaths_are_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -335,7 +336,7 @@ static void hanging_stopping_dying(void **state)
 
 /* ---- numbers ---- */
 
-static void a_norm_that_is_not_finite_leaves_updates_out(void **state)
+static void a_norm_that_is_not_finite_skips_updates(void **state)
 {
     (void)state;
     for (uint32_t shard = 1; shard <= 2; shard++) {
@@ -360,7 +361,7 @@ static void bad_fill(void *self, int64_t step, uint32_t microbatch, int64_t firs
         tokens[i] = labels[i] = step == 2 ? 11 : (int32_t)(i % 11);
 }
 
-static void a_token_beyond_the_vocabulary_is_told(void **state)
+static void a_token_beyond_the_vocabulary_is_reported(void **state)
 {
     (void)state;
     const DataSource data = {.self = NULL, .fill = bad_fill};
@@ -373,8 +374,8 @@ static void a_token_beyond_the_vocabulary_is_told(void **state)
                                              "that is not in the vocabulary, in instruction"));
 }
 
-/* Ranks that torchrun started have no MPI, which communication through the host needs. */
-static void through_the_host_without_mpi(void **state)
+/* Ranks that torchrun started have no MPI, but communication through the host needs it. */
+static void through_the_host_without_mpi_is_refused(void **state)
 {
     (void)state;
     RanksRun run = run_of(plan_of(2, false));
@@ -393,20 +394,21 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_call_fails_and_is_named, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(what_a_machine_lacks_is_told, test_arena_setup,
+        cmocka_unit_test_setup_teardown(what_a_machine_lacks_is_reported, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_the_others, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(windows_and_devices, test_arena_setup, test_arena_teardown),
-        cmocka_unit_test_setup_teardown(the_plan_says_what_nccl_is_asked, test_arena_setup,
+        cmocka_unit_test_setup_teardown(windows_and_shared_devices_are_checked, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(hanging_stopping_dying, test_arena_setup,
+        cmocka_unit_test_setup_teardown(the_plans_settings_reach_nccl, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_leaves_updates_out,
-                                        test_arena_setup, test_arena_teardown),
-        cmocka_unit_test_setup_teardown(through_the_host_without_mpi, test_arena_setup,
+        cmocka_unit_test_setup_teardown(hangs_stops_and_deaths_are_reported, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(a_token_beyond_the_vocabulary_is_told, test_arena_setup,
+        cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_skips_updates, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(through_the_host_without_mpi_is_refused, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_token_beyond_the_vocabulary_is_reported, test_arena_setup,
                                         test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

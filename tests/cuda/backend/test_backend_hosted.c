@@ -1,6 +1,7 @@
-/* Communications through the host, on a transport that answers for the other rank and records the
- * order in which transfers are posted. Ranks see the requests of their streams at different times.
- * The order on a communicator must not depend on that, or ranks would wait for each other. */
+/* Communications through the host. A transport made for the test answers for the other rank, and
+ * records the order in which transfers are posted. Ranks see the requests of their streams at
+ * different times. If the order on a communicator depended on that, ranks would wait for each other
+ * for ever. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +19,8 @@
 
 enum { STEPS = 60, GROUPS = 3, ROOM = 64 * STEPS, LAUNCH = 77, LARGE = 16384 };
 
-/* One character for each transfer of each group: x: pieces go to their owners, g: sums are
- * gathered, s: all data go to all. Group 0 contains all ranks, which meet through it. */
+/* The transfers of each group, one character each. x: parts go to their owners; g: sums are
+ * gathered; s: all data go to all. All ranks are in group 0, through which they meet. */
 typedef struct Posted {
     char text[ROOM];
     uint32_t n;
@@ -66,7 +67,7 @@ static int group(void *self, uint32_t color, uint32_t key)
     return ++n_groups;
 }
 
-/* The other rank has the same data; the sums that it owns are zeros. */
+/* The other rank has the same data, and zeros for the sums that it owns. */
 static bool all_gather(void *self, int of, const void *in, int n, void *out, const int *counts,
                        const int *displs, int bytes, TransportRequest *request)
 {
@@ -111,8 +112,8 @@ static bool is_large(const Program *p, const Instr *in)
     return p->buffers.at[program_arg(p, in, 0)].bytes > LARGE;
 }
 
-/* Two ranks with a sum of gradients for each weight. The last two that are large enough for two
- * rounds start together. `order`: the transfers of a step. */
+/* Two ranks with a sum of gradients for each weight. The last two sums that are large enough for
+ * two rounds start together. Writes the transfers of a step to `order`. */
 static Plan *plan_of(Str *order)
 {
     Diag d = diag_in(arena);
@@ -140,7 +141,7 @@ static Plan *plan_of(Str *order)
     return plan;
 }
 
-static void what_starts_together_is_posted_together(void **state)
+static void sums_that_start_together_are_posted_together(void **state)
 {
     (void)state;
     Diag d = diag_in(arena);
@@ -175,8 +176,8 @@ static void what_starts_together_is_posted_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_starts_together_is_posted_together, test_arena_setup,
-                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(sums_that_start_together_are_posted_together,
+                                        test_arena_setup, test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

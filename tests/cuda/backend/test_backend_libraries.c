@@ -1,6 +1,6 @@
-/* Libraries must see every product of the program before the first step, even if it is the last
- * instruction: they choose algorithms then, and report products that they refuse. Also tests the
- * requests to the driver. */
+/* Libraries must get every product of the program before the first step, even if it is the last
+ * instruction. They then choose algorithms and report products that they refuse. Also tests the
+ * backend's requests to the driver. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,12 +54,13 @@ static void every_product_is_prepared(void **state)
         if (is_product(p, pc)) n++, last = pc;
     assert_in_range(n, 10, p->code.n);
     assert_int_equal(prepared(plan, arena), n);
-    p->code.n = last + 1; /* the program ends with it */
+    p->code.n = last + 1; /* now the program ends with this product */
     assert_int_equal(prepared(plan, arena), n);
     arena_free(arena);
 }
 
-/* The driver is asked once, however many kernels are launched, and only if some kernel needs it. */
+/* The driver is asked once, however many kernels are launched. It is not asked if no kernel needs
+ * it. */
 static void the_driver_is_asked_once(void **state)
 {
     (void)state;
@@ -85,8 +86,8 @@ static void the_driver_is_asked_once(void **state)
     arena_free(arena);
 }
 
-/* A product that the library refuses is a warning when the backend opens. */
-static void refused_products_are_told(void **state)
+/* If the library refuses a product, opening the backend warns of it. */
+static void refused_products_are_warned_of(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -110,6 +111,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_product_is_prepared),
                                        cmocka_unit_test(the_driver_is_asked_once),
-                                       cmocka_unit_test(refused_products_are_told)};
+                                       cmocka_unit_test(refused_products_are_warned_of)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Ranks that were started without MPI find each other over TCP. All of them must meet, in time, and
- * no foreign process may join. */
+/* Ranks that were started without MPI connect to each other over TCP. All of them must connect in
+ * time, and no foreign process may join. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,8 +40,7 @@ static void next_port(void)
     assert_true(port_at > 0);
 }
 
-/* Rank 0 listens at every address, so another program with the port at one address would be in its
- * way. */
+/* Rank 0 listens at every address. So ranks_hold_port must hold the port at every address. */
 static void a_held_port_is_held_at_every_address(void **state)
 {
     (void)state;
@@ -76,7 +75,7 @@ static void be_rank(unsigned rank, unsigned n)
 
 typedef bool Work(Meet *m, unsigned rank);
 
-/* Each of `n` ranks connects, works and leaves; ranks in `absent` never connect. */
+/* Runs `n` ranks. Each connects, works and leaves; ranks in `absent` never connect. */
 static Told run(unsigned n, unsigned absent, double timeout_s, Work *work)
 {
     Told *told =
@@ -123,7 +122,7 @@ static bool exchanges(Meet *m, unsigned rank)
     return fine;
 }
 
-static void all_get_what_all_gave(void **state)
+static void exchanges_deliver_all_data(void **state)
 {
     (void)state;
     for (unsigned n = 1; n <= RANKS; n++) {
@@ -133,7 +132,7 @@ static void all_get_what_all_gave(void **state)
     }
 }
 
-static void who_does_not_come_is_named(void **state)
+static void absent_ranks_are_named(void **state)
 {
     (void)state;
     Told t = run(4, 1 << 2, 6, exchanges);
@@ -142,7 +141,7 @@ static void who_does_not_come_is_named(void **state)
     assert_non_null(strstr(t.why[1], "rank 0 does not answer at localhost port "));
 }
 
-/* Rank 1 leaves without a message; the others poll, and then wait for it. */
+/* Rank 1 leaves without a message. The other ranks poll, and then wait for it. */
 static bool one_leaves(Meet *m, unsigned rank)
 {
     char all[RANKS];
@@ -155,7 +154,7 @@ static bool one_leaves(Meet *m, unsigned rank)
     return rank == 2 || !m->exchange(m, "x", 1, all, 1);
 }
 
-static void who_leaves_is_named_to_all(void **state)
+static void a_rank_that_leaves_is_named(void **state)
 {
     (void)state;
     Told t = run(3, 0, PATIENCE_S, one_leaves);
@@ -168,7 +167,7 @@ static bool different_sizes(Meet *m, unsigned rank)
     return !m->exchange(m, mine, rank == 1 ? 4 : 8, all, PATIENCE_S);
 }
 
-static void another_exchange_is_refused(void **state)
+static void exchanges_of_other_sizes_are_refused(void **state)
 {
     (void)state;
     Told t = run(2, 0, PATIENCE_S, different_sizes);
@@ -176,8 +175,9 @@ static void another_exchange_is_refused(void **state)
     if (!t.fine[1] || !strstr(t.why[1], "rank 1 is at another exchange")) fail_msg("%s", t.why[1]);
 }
 
-/* Other processes that connect, with and without data, are rejected and cause no long delay. */
-static void strangers(void **state)
+/* Other processes connect, with and without sending data. They are rejected and cause no long
+ * delay. */
+static void foreign_processes_are_rejected(void **state)
 {
     (void)state;
     next_port();
@@ -217,7 +217,7 @@ static void strangers(void **state)
     }
 }
 
-static void what_the_environment_lacks(void **state)
+static void missing_variables_are_reported(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -232,7 +232,7 @@ static void what_the_environment_lacks(void **state)
     be_rank(5, 2);
     assert_null(meet_open(arena, NULL, 1, why, sizeof why));
     assert_non_null(strstr(why, "do not agree"));
-    /* Without an address, the other two variables have no effect. */
+    /* Without an address, the other two variables are ignored. */
     unsetenv("MASTER_ADDR");
     assert_false(launch_inside(NULL, NULL, NULL));
     Meet *m = meet_open(arena, NULL, 1, why, sizeof why);
@@ -254,12 +254,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_held_port_is_held_at_every_address),
-        cmocka_unit_test(all_get_what_all_gave),
-        cmocka_unit_test(who_does_not_come_is_named),
-        cmocka_unit_test(who_leaves_is_named_to_all),
-        cmocka_unit_test(another_exchange_is_refused),
-        cmocka_unit_test(strangers),
-        cmocka_unit_test(what_the_environment_lacks),
+        cmocka_unit_test(exchanges_deliver_all_data),
+        cmocka_unit_test(absent_ranks_are_named),
+        cmocka_unit_test(a_rank_that_leaves_is_named),
+        cmocka_unit_test(exchanges_of_other_sizes_are_refused),
+        cmocka_unit_test(foreign_processes_are_rejected),
+        cmocka_unit_test(missing_variables_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

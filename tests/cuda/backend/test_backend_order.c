@@ -1,7 +1,8 @@
-/* The order of issue and the cuts of a step, on plans of all kinds. An instruction comes after all
- * instructions for which it waits, streams keep their order, communications that start together are
- * adjacent, and segments cover the step. The program's own order would be wrong if a member of a
- * launch waits for an instruction that stands behind the launch's first member. */
+/* The order in which a step's instructions are issued, and its division into segments, on plans of
+ * all kinds. An instruction comes after all instructions for which it waits. Streams keep their
+ * order. Communications that start together are adjacent. Segments cover the step. The program's
+ * own order can be wrong: a member of a launch may wait for an instruction that follows the
+ * launch's first member. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,7 @@ static void check_order(const Program *p, const IssueOrder *o)
         for (uint32_t k = 0; k < in->after.n; k++)
             assert_true(o->at[p->after.at[in->after.first + k]] < i);
         Pc before = last[in->stream];
-        assert_true(before < pc); /* ascending on each stream */
+        assert_true(before < pc); /* the order on each stream is that of the program */
         if (before != 0 && joins(p, before, pc)) assert_int_equal(o->at[before], i - 1);
         last[in->stream] = pc;
     }
@@ -65,7 +66,7 @@ static Tiny variant(uint32_t i)
     return t;
 }
 
-static void of_plans(void **state)
+static void plans_are_issued_in_a_legal_order(void **state)
 {
     (void)state;
     uint32_t n_cut = 0, n_shared = 0;
@@ -88,7 +89,8 @@ static void of_plans(void **state)
                 check_segments(&order);
                 assert_int_equal(order.n_segments, 4);
                 for (uint32_t k = 0; k < 4; k++) n_shared += order.segment[k].shared;
-                /* the first one sets values, and others add to them */
+                /* the first segment sets gradients, later ones add to them, so it serves no
+                 * other */
                 assert_false(order.segment[0].shared);
             }
             order_whole(&order, arena);
@@ -100,8 +102,9 @@ static void of_plans(void **state)
     assert_true(n_shared > 0);
 }
 
-/* 1 and 4 start together; 4 waits for 2, so 2 must be issued before 1; 3 waits for 1. */
-static void of_a_launch_that_waits_in_its_middle(void **state)
+/* Instructions 1 and 4 start together. 4 waits for 2, so 2 must be issued before 1. 3 waits for
+ * 1. */
+static void a_launch_that_waits_in_its_middle_is_issued_later(void **state)
 {
     (void)state;
     Synthetic y = {.arena = arena};
@@ -140,9 +143,10 @@ static void of_a_launch_that_waits_in_its_middle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(of_plans, test_arena_setup, test_arena_teardown),
-        cmocka_unit_test_setup_teardown(of_a_launch_that_waits_in_its_middle, test_arena_setup,
+        cmocka_unit_test_setup_teardown(plans_are_issued_in_a_legal_order, test_arena_setup,
                                         test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_launch_that_waits_in_its_middle_is_issued_later,
+                                        test_arena_setup, test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Whole plans on the CUDA backend over the double. They must give the losses and norms of loopback.
- * The bits must be the same with and without graphs, in any legal order of streams. Nothing may be
- * left behind. */
+/* Whole plans on the CUDA backend, on the double of CUDA. They must give the losses and norms of
+ * loopback. The bits must be the same with and without graphs, in any legal order of streams.
+ * Nothing may be left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,9 +16,9 @@
 #include "tests/cuda/backend/ranks.h"
 #include "tests/support/plans/tiny.h"
 
-/* The double's kernels are the kernels of loopback, and sums are taken in rank order, so only the
- * order of work can differ. A GPU adds in its own order. In the first step, before any update, fp32
- * differs by 5e-7, and the smallest classic mistake by 4e-5; updates amplify both. */
+/* The double uses the kernels of loopback and adds in rank order, so only the order of work can
+ * differ. A real GPU adds in its own order. In the first step, before any update, this changes fp32
+ * results by 5e-7, and the smallest typical mistake by 4e-5; updates amplify both. */
 #ifdef TANDEM_GPU
 static const double tolerance[RANKS_STEPS] = {1e-5, 2e-4, 2e-4, 2e-4, 2e-4};
 #else
@@ -32,11 +32,11 @@ static const struct Case {
     ZeroStrategy zero; /* 0: fsdp2 or ddp */
     AcMode ac;
     double dropout;
-    uint32_t tile; /* pieces of the head and its loss */
+    uint32_t tile; /* number of pieces of the head and its loss */
     bool dropless;
-    uint32_t ep; /* ranks over 4 experts, of which a token uses 2, with their balance loss */
-    bool bf16;   /* dtype of products and activations */
-    uint32_t cp; /* 0: sequences are whole */
+    uint32_t ep; /* number of ranks over 4 experts (a token uses 2), with their balance loss */
+    bool bf16;   /* products and activations are in bf16 */
+    uint32_t cp; /* 0: each rank has whole sequences */
     CpMode cp_mode;
     TinyVariant variant;
 } cases[] = {
@@ -77,9 +77,10 @@ static const struct Case {
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-/* On a GPU the driver runs the branches. */
+/* On a GPU, the driver runs the branches of graphs. */
 #ifdef TANDEM_GPU
-/* NCCL takes seconds to start, so only "none" and one other mode in turn */
+/* NCCL takes seconds to start, so a case runs only with "none" and with one other mode, which
+ * changes from case to case. */
 enum { N_MODES = 3, N_MODES_RANKS = 2 };
 #else
 enum { N_MODES = 5, N_MODES_RANKS = 5 };
@@ -110,7 +111,7 @@ static Tiny tiny_of(const struct Case *c)
     return t;
 }
 
-/* Returns the plan of the case, lowered for kernels that need this scratch. */
+/* Returns the plan of the case, lowered for kernels with this need of scratch. */
 static Plan *plan_of(const struct Case *c, WorkspaceBytes workspace, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -136,8 +137,8 @@ static void check_fine(const RanksRun *run, uint32_t n, const char *name, const 
                      run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
-/* The balance loss of experts runs in every program. It reads the case's precision, and its sums
- * are in fp32. It is never part of a kernel of several ops. */
+/* The balance loss of experts runs as an op of its own in every program. It reads the case's
+ * precision and adds in fp32. */
 static void balances_alone(const struct Case *c, const Plan *plan)
 {
     static const OpKind ops[] = {OP_balance, OP_balance_grad, OP_charge, OP_charge_grad};
@@ -161,9 +162,9 @@ static void balances_alone(const struct Case *c, const Plan *plan)
     }
 }
 
-/* The device counts the choices that the host counts on loopback. In 16 bits, another order of sums
- * may turn a choice between almost equal experts. */
-static void counts_alike(const struct Case *c, const RankReport *is, const RankReport *must)
+/* The device counts as many choices as the host on loopback. In 16 bits, another order of sums may
+ * change a choice between two nearly equal experts. */
+static void check_choices(const struct Case *c, const RankReport *is, const RankReport *must)
 {
     uint64_t all = 0, must_all = 0;
     for (int e = 0; e < RANKS_EXPERTS; e++) {
@@ -189,7 +190,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
     run.trace = true;
     run.options.poison = true;
     Hash128 bits[RANKS_MOST] = {{0, 0}};
-    /* The last two: CUDA does not promise that branches of a graph run side by side. */
+    /* The last two modes: CUDA does not promise that branches of a graph run at the same time. */
     static const CudaGraphs modes[] = {CUDA_GRAPHS_none, CUDA_GRAPHS_cut, CUDA_GRAPHS_whole,
                                        CUDA_GRAPHS_cut, CUDA_GRAPHS_whole};
     for (int m = 0; m < (plan->mesh.n_ranks > 1 ? N_MODES_RANKS : N_MODES); m++) {
@@ -206,7 +207,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 #ifndef TANDEM_GPU
         assert_int_equal(run.rank[0].launches > 0, m > 0);
         assert_int_equal(run.rank[0].n_unread > 0, c->compile);
-        /* The traced step has a graph for each micro-batch; other steps share some. */
+        /* The traced step has one graph for each micro-batch. Other steps share some graphs. */
         if (c->microbatches == 5 && modes[m] == CUDA_GRAPHS_cut)
             assert_in_range(run.rank[0].captures, 5 + 3, 5 + 4);
 #endif
@@ -222,7 +223,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
                          what, k, a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
             assert_true(b->norm[k] > 0);
         }
-        counts_alike(c, &run.rank[0], &reference.rank[0]);
+        check_choices(c, &run.rank[0], &reference.rank[0]);
         assert_int_equal(run.rank[0].n_overlaps, 0);
         uint64_t most = 0, least = 0, rows = 0;
         for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
@@ -237,13 +238,13 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 #endif
         assert_in_range(run.rank[0].highest, least, most);
         assert_int_equal(run.rank[0].host_highest > 0, c->offload);
-#ifndef TANDEM_GPU /* on a device, other ranks allocate from the same memory meanwhile */
+#ifndef TANDEM_GPU /* on a device, other ranks allocate from the same memory at the same time */
         assert_true(run.rank[0].outside >= 1 << 20); /* at least the context of the double */
 #endif
     }
 }
 
-/* TANDEM_PART=K/N runs part K of N parts, which together run all cases. */
+/* TANDEM_PART=K/N runs part K of N parts. Together, the parts run all cases. */
 static bool is_of_this_part(uint32_t i)
 {
     unsigned part, n;
@@ -254,7 +255,7 @@ static bool is_of_this_part(uint32_t i)
     return i % n == part - 1;
 }
 
-static void plans(void **state)
+static void plans_match_loopback(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_CASES; i++) {
@@ -270,6 +271,6 @@ static void plans(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_match_loopback)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
-/* Whole plans whose products use the library's calls (its double on the double of CUDA), with fused
- * ops. They must give the losses and norms of loopback, and the same bits with and without graphs.
- * Even if ranks measure opposite times, they must run calls on replicated data in the same way. */
+/* Whole plans whose products use the library's calls, with fused ops (on the double of the library
+ * and of CUDA). They must give the losses and norms of loopback, and the same bits with and without
+ * graphs. If ranks measure opposite times, they must still use the same calls on replicated
+ * data. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +54,7 @@ static Plan *plan_of(const Tiny *t, const char *arch, Arena *arena)
     return NULL;
 }
 
-/* Each rank's launches, in memory that all share; written when it asks for data. */
+/* The launches of each rank, in shared memory; a rank writes them when it asks for data. */
 typedef struct Launched {
     uint32_t products, with_epilogue, eight_bit, rowwise, unaligned;
 } Launched;
@@ -88,7 +89,7 @@ static void check_fine(const RanksRun *run, const char *name, uint32_t n)
                      run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
-/* Each rank must launch at least these: products with an epilogue, products of 8-bit operands, and
+/* Each rank must launch at least so many products with an epilogue, products of 8-bit operands, and
  * 8-bit products with a scale for each row. */
 static void check_launched(const char *name, const Launched *at, const Launched *least)
 {
@@ -98,18 +99,18 @@ static void check_launched(const char *name, const Launched *at, const Launched 
                  at->products, at->with_epilogue, at->eight_bit, at->rowwise);
 }
 
-/* Sums have another order, and fused ops are rounded once where loopback rounds twice. An 8-bit
- * number that rounds the other way is off by a sixteenth; that takes some steps. */
+/* The sums have another order, and fused ops are rounded once where loopback rounds twice. An 8-bit
+ * number that is rounded the other way is off by a sixteenth, which takes some steps to show. */
 static double tolerance_of(const Tiny *t, int step)
 {
     if (t->use_float8) return step < 3 ? 2e-5 : 5e-2;
     return t->compute == DT_bf16 ? 2e-2 : 2e-5;
 }
 
-/* The device that the plan is made for, and the one that runs it. */
+/* The device for which the plan is made, and the device that runs it. */
 typedef struct Devices {
     const char *arch;
-    int capability; /* 0: 90 */
+    int capability; /* compute capability; 0: 90 */
 } Devices;
 
 static void equals_loopback(const char *name, const Tiny *t, Devices on, Launched least)
@@ -156,12 +157,12 @@ static void equals_loopback(const char *name, const Tiny *t, Devices on, Launche
     arena_free(arena);
 }
 
-static void plans(void **state)
+static void plans_match_loopback(void **state)
 {
     (void)state;
-    /* The expected number is the least: the launches while graphs are captured. Each block has 4
-     * products of attention and 2 of the feed-forward. Their gradients have 6 with the sums of a
-     * bias and 1 with GELU's. */
+    /* The expected number is a minimum, counted while graphs are captured. Each block has 4
+     * products of attention and 2 of the feed-forward. Their gradients have 6 products with the
+     * sums of a bias, and 1 with GELU's gradient. */
     Tiny t = gpt2();
     equals_loopback("GPT-2", &t, (Devices){0}, (Launched){.with_epilogue = 13 * t.layers});
     t.compute = DT_bf16, t.reduce = DT_f32;
@@ -175,7 +176,7 @@ static void plans(void **state)
     equals_loopback("Llama", &t, (Devices){0}, (Launched){.with_epilogue = 2 * t.layers});
 }
 
-/* Returns the launches of one rank until it asks for the last data. */
+/* Returns the launches of one rank up to its last request for data. */
 static Launched launched_by(const Tiny *t, CudaGraphs graphs, bool trace)
 {
     Arena *arena = arena_new();
@@ -196,9 +197,9 @@ static Launched launched_by(const Tiny *t, CudaGraphs graphs, bool trace)
 
 /* ---- a traced step ---- */
 
-/* The step is captured anew, segment by segment. If the graph of a segment serves others, it must
- * be launched like that graph, with the same ops fused. */
-static void a_traced_step_launches_what_others_do(void **state)
+/* A traced step is captured again, segment by segment. Where the graph of a segment also serves
+ * other segments, the traced segment must be launched like that graph, with the same fused ops. */
+static void a_traced_step_fuses_like_other_steps(void **state)
 {
     (void)state;
     Tiny t = gpt2();
@@ -215,14 +216,14 @@ static void a_traced_step_launches_what_others_do(void **state)
 
 /* ---- odd sizes ---- */
 
-/* Returns the number of products that the library would do by its slow kernels. */
+/* Returns the number of products that the library would compute by its slow kernels. */
 static uint32_t unaligned_of(const Tiny *t)
 {
     return launched_by(t, CUDA_GRAPHS_none, false).unaligned;
 }
 
-/* The three products of the head are unaligned without padding. */
-static void an_odd_vocabulary_is_padded(void **state)
+/* Without padding, the three products of the head would be unaligned. */
+static void an_odd_vocabulary_is_padded_for_products(void **state)
 {
     (void)state;
     Tiny t = gpt2();
@@ -250,9 +251,9 @@ static Tiny eight_bits(void)
 
 /* Each block has 7 products of 8 bits (GPT-2: 6), and twice as many for their gradients. The plan
  * transposes operands that are not contiguous along the summed index. If the plan was made for a
- * device that needs no such order, the product does it in its scratch; on such a device nothing is
- * transposed. */
-static void plans_of_eight_bits(void **state)
+ * device that needs no transposed operands, the product transposes them in its scratch. On such a
+ * device, nothing is transposed. */
+static void plans_of_eight_bits_match_loopback(void **state)
 {
     (void)state;
     static const struct Case {
@@ -291,10 +292,10 @@ static void plans_of_eight_bits(void **state)
         t.gpt2 = c->gpt2;
         t.ac = c->ac;
         if (c->in_bf16) t.compute = DT_bf16;
-        /* with a fused residual, one rounding fewer makes a visible difference here */
+        /* with a fused residual, one rounding less makes a visible difference here */
         t.compile = !c->in_bf16;
         const uint32_t n = (c->gpt2 ? 6u : 7u) * 3 * t.layers;
-        /* only 9.0 applies a scale for each row; elsewhere a kernel does */
+        /* only capability 9.0 applies a scale for each row; elsewhere, a kernel does */
         const bool rows =
             c->recipe == FLOAT8_rowwise && (c->on.capability == 0 || c->on.capability == 90);
         equals_loopback(c->name, &t, c->on, (Launched){.eight_bit = n, .rowwise = rows ? n : 0});
@@ -307,7 +308,7 @@ typedef struct Speeds {
     bool disagree;
 } Speeds;
 
-/* This is called before anything is timed, so the test sets this rank's speeds here. */
+/* The backend calls this before it times anything, so the test sets this rank's times here. */
 static bool speeds_get(void *self, const char *device, const char *call, void *choice, size_t bytes)
 {
     const Speeds *speeds = self;
@@ -325,10 +326,10 @@ static void speeds_put(void *self, const char *device, const char *call, const v
     (void)self, (void)device, (void)call, (void)choice, (void)bytes, (void)median_ps;
 }
 
-/* Both ranks of tp hold the whole table and multiply by it. They never compare or add its
- * gradients, so with different algorithms their tables would drift apart. Rank 1 must end with the
- * same state as in a run in which both ranks measure rank 0's times. */
-static void ranks_choose_alike(void **state)
+/* Both ranks of tp hold the whole table and multiply by it. They neither compare nor add its
+ * gradients. If they used different algorithms, their tables would drift apart. Rank 1 must end
+ * with the same state as in a run in which both ranks measure rank 0's times. */
+static void ranks_use_the_same_algorithms(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -374,9 +375,9 @@ static void count_timed(void *self, const char *device, const char *call, const 
     if (median_ps > 0) ++*n;
 }
 
-/* Timing needs memory of its own: operands, and 128 MiB to clear the cache. Beside the arena, 64
- * KiB are missing for both. Calls are timed nevertheless, because the device is still empty then.
- */
+/* Timing needs its own memory: operands, and 128 MiB to clear the cache. Beside the arena, 64 KiB
+ * are missing for them. Calls are timed nevertheless, because they are timed before the arena is
+ * allocated. */
 static void calls_of_a_full_plan_are_timed(void **state)
 {
     (void)state;
@@ -407,11 +408,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_of_a_full_plan_are_timed),
-        cmocka_unit_test(plans),
-        cmocka_unit_test(a_traced_step_launches_what_others_do),
-        cmocka_unit_test(an_odd_vocabulary_is_padded),
-        cmocka_unit_test(plans_of_eight_bits),
-        cmocka_unit_test(ranks_choose_alike),
+        cmocka_unit_test(plans_match_loopback),
+        cmocka_unit_test(a_traced_step_fuses_like_other_steps),
+        cmocka_unit_test(an_odd_vocabulary_is_padded_for_products),
+        cmocka_unit_test(plans_of_eight_bits_match_loopback),
+        cmocka_unit_test(ranks_use_the_same_algorithms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,9 +30,9 @@ static const struct Case {
     bool gpt2, compile;
     Eight eight;
     AcMode ac;
-    uint32_t ac_ops;     /* ops whose outputs are kept: bits of tiny_ac_ops */
-    DType compute, rest; /* rest: dtype of weights, gradients and moments between uses */
-    bool timed;          /* products' and attention's kernels are timed, as in `run` */
+    uint32_t ac_ops;     /* ops whose outputs are kept instead of recomputed: bits of tiny_ac_ops */
+    DType compute, rest; /* rest: dtype of weights, gradients and moments between their uses */
+    bool timed;          /* kernels of products and attention are timed and chosen, as in `run` */
     int64_t experts, top_k;
 } cases[] = {
     {"Llama, heads of 64", 64, .compute = DT_bf16},
@@ -54,12 +54,12 @@ static const struct Case {
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 #ifdef __SANITIZE_ADDRESS__
-enum { HEADS_MOST = 64 }; /* larger is slower, and attention of 128 has its own test */
+enum { HEADS_MOST = 64 }; /* larger heads are slower here, and attention of 128 has another test */
 #else
 enum { HEADS_MOST = 128 };
 #endif
 
-/* Sizes that 8-bit products and attention's kernels accept: two blocks of queries. */
+/* Sizes that 8-bit products and attention's kernels accept, with two blocks of queries. */
 static Tiny tiny_of(const struct Case *c)
 {
     Tiny t = tiny_default();
@@ -119,7 +119,7 @@ static Plan *device_plan(const Tiny *t, Arena *arena, Diag *d)
     return plan_compile(config, &graph, &options, NULL, arena, d);
 }
 
-/* The reference in the same precision has no compile, tile or recomputation. */
+/* The reference in the same precision is not compiled, cut into pieces or recomputed. */
 static bool holds(const struct Case *c, const char *script, CudaGraphs graphs, Arena *arena,
                   RoundingResult *result, Diag *d)
 {
@@ -141,7 +141,7 @@ static bool holds(const struct Case *c, const char *script, CudaGraphs graphs, A
                                    d);
 }
 
-static void plans(void **state)
+static void plans_round_like_the_cpu(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_CASES; i++) {
@@ -162,17 +162,18 @@ static void plans(void **state)
                c->name, r.gradient, r.gradient_of_one_rank, r.worst_excess, r.worst_tensor,
                n_along);
         assert_true(r.n_tensors > 8);
-        /* rounding took place */
+        /* values were rounded */
         assert_true(r.largest_error > (c->compute == DT_f32 ? 0 : 1e-4));
-        if (c->gpt2 && c->compute == DT_bf16) assert_true(n_along >= 2 * 6); /* biases alone */
+        /* at least the biases are fused */
+        if (c->gpt2 && c->compute == DT_bf16) assert_true(n_along >= 2 * 6);
         arena_free(arena);
     }
 }
 
 #ifndef TANDEM_GPU
-/* On compute capability 9.0, attention has Hopper's instructions, inside captured graphs too.
- * On 8.0 it has not. Neither has attention in fp32. */
-static void plans_on_each_capability(void **state)
+/* On compute capability 9.0, attention runs with Hopper's instructions, also in captured graphs. It
+ * does not on 8.0, nor in fp32. */
+static void hoppers_attention_runs_on_9_0_only(void **state)
 {
     (void)state;
     static const struct {
@@ -208,9 +209,9 @@ static void plans_on_each_capability(void **state)
     }
 }
 
-/* A planted fault halves every fourth number of one kernel's result. It must be visible in the
- * gradients, whichever kernel it is. */
-static void a_wrong_kernel_is_seen(void **state)
+/* A planted fault halves every fourth number of one kernel's result. It must show in the gradients,
+ * whichever kernel it is. */
+static void a_wrong_kernel_is_found(void **state)
 {
     (void)state;
     static const struct {
@@ -228,7 +229,7 @@ static void a_wrong_kernel_is_seen(void **state)
             fail_msg("%s with a wrong %s: nothing is seen", cases[faults[i].of].name, faults[i].op);
         printf("%s, wrong %s: %.1f of what may be\n", cases[faults[i].of].name, faults[i].op,
                r.worst_excess);
-        assert_true(r.worst_excess > 1); /* a plan that does not run shows nothing */
+        assert_true(r.worst_excess > 1); /* without a run there is nothing to see */
         arena_free(arena);
     }
 }
@@ -237,10 +238,10 @@ static void a_wrong_kernel_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans),
+        cmocka_unit_test(plans_round_like_the_cpu),
 #ifndef TANDEM_GPU
-        cmocka_unit_test(plans_on_each_capability),
-        cmocka_unit_test(a_wrong_kernel_is_seen),
+        cmocka_unit_test(hoppers_attention_runs_on_9_0_only),
+        cmocka_unit_test(a_wrong_kernel_is_found),
 #endif
     };
     cublas_double_reset();

@@ -1,7 +1,7 @@
-/* When a run must end because ranks wait too long, and when it must go on. Work that only takes
+/* When a run must end because ranks wait too long, and when it must continue. Work that only takes
  * long (opening, poison, capturing, data) is not a hang, however short the timeout is. A hang is
- * reported within the timeout and some seconds, with the instruction, the communicator and the
- * missing ranks. */
+ * reported within the timeout and some seconds. The report names the instruction, the communicator
+ * and the missing ranks. */
 #define _DEFAULT_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 #include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
 
-#define HANG_ALONE_S 2.0 /* one process: no other one delays it */
+#define HANG_ALONE_S 2.0 /* for runs of one process, which no other process delays */
 
 static RanksRun run_of(uint32_t shard, double timeout_s)
 {
@@ -43,9 +43,9 @@ static bool is_rank(const char *rank)
     return mine != NULL && strcmp(mine, rank) == 0;
 }
 
-/* Immediate reports come long before the deadline. Reports at the deadline need time to get to the
- * hang, however many processes share the cores. Work that only takes long takes longer than the
- * deadline. */
+/* Time limits [s]. FAR_S is a deadline so late that errors must be reported long before it, within
+ * SOON_S. HANG_S is the deadline of runs that hang: long enough for the run to reach the hang, even
+ * if many processes share the cores. SLOW_S is shorter than the work that only takes long. */
 #define FAR_S  900
 #define SOON_S 100
 #define HANG_S 8
@@ -61,7 +61,7 @@ static void late_fill(void *self, int64_t step, uint32_t microbatch, int64_t fir
     for (int64_t i = 0; i < n * seq; i++) tokens[i] = labels[i] = (int32_t)(i % 11);
 }
 
-static void what_takes_long_is_no_hang(void **state)
+static void slow_work_is_no_hang(void **state)
 {
     (void)state;
     static const DataSource late = {.self = NULL, .fill = late_fill};
@@ -115,7 +115,7 @@ static bool is_told(const RanksRun *run, const char *what)
            strstr(run->rank[1].said, what);
 }
 
-static void what_cannot_go_on_is_told_in_time(void **state)
+static void hangs_and_deaths_are_reported_in_time(void **state)
 {
     (void)state;
     static const DataSource dying = {.self = NULL, .fill = dying_fill};
@@ -131,14 +131,14 @@ static void what_cannot_go_on_is_told_in_time(void **state)
          false, FAR_S},
         {"cudaGraphInstantiate@1=kill", "rank 1 has closed its connection", "", CUDA_GRAPHS_whole,
          false, FAR_S},
-        /* One rank's device is lost while the others wait for it. Its first 60 or so launches load
-         * kernels, before there are communicators. */
+        /* One rank's device is lost while the other ranks wait for it. Its first 60 or so launches
+           load kernels, before communicators exist. */
         {"kernel@70=fault:700", "step 0: rank 1: cudaEventQuery: ",
          "\n  compute: at or after instr", CUDA_GRAPHS_none, false, FAR_S},
         {"kernel@122=fault:719", ": rank 1: cudaEventQuery: ", ": at or after instruction",
          CUDA_GRAPHS_cut, false, FAR_S},
-        /* The rank that does not arrive is named, with the instruction that it should have
-         * reached. */
+        /* The report names the rank that does not arrive, and the instruction that it should have
+           reached. */
         {"ncclAllReduce@2=hang", "error[timeout]: rank ", "to open dp_shard on dp_reduce of 2",
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@4=hang", "error[timeout]: step 0: rank ", "all_reduce dp_shard",
@@ -154,7 +154,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
          CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@2=stays ncclCommAbort@1=hang", "to open dp_shard on dp_reduce of 2",
          "error[timeout]: rank ", CUDA_GRAPHS_none, false, HANG_S},
-        /* If a host does not return from a call, the message says so. */
+        /* If a host does not return from a call, the report says so. */
         {"cudaGraphInstantiate@1=stop", "its process is stopped) is preparing step 1 on the host",
          "error[timeout]", CUDA_GRAPHS_whole, false, HANG_S},
     };
@@ -178,7 +178,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
     }
 }
 
-/* Returns the exit code and the standard error of a run of one rank that ends its process. */
+/* Runs one rank, which ends its process. Returns its exit code and its standard error. */
 static int told_at_the_end(RanksRun *run, char *text, size_t room)
 {
     FILE *errors = tmpfile();
@@ -198,9 +198,9 @@ static int told_at_the_end(RanksRun *run, char *text, size_t room)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A single rank has no other rank that misses it. So the run must end by itself, and report where
- * the device is. */
-static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
+/* No other rank misses a single rank. So the run must end by itself, and report where the device
+ * is. */
+static void a_hanging_kernel_of_one_rank_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -224,7 +224,7 @@ static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
     }
 }
 
-/* Counts kernels and all_gathers of a step. */
+/* Counts the kernels or, if `gathers`, the all_gathers of a step. */
 static uint32_t count(const Program *p, bool gathers)
 {
     uint32_t n = 0;
@@ -236,9 +236,9 @@ static uint32_t count(const Program *p, bool gathers)
     return n;
 }
 
-/* One rank stops in the step that is run again to find a bad number, and the other fails there. Its
- * streams wait for ever, and so would any code that frees the search's pinned memory. */
-static void an_error_is_told_before_anything_that_waits(void **state)
+/* The step is run again to find a bad number. One rank stops in it, and the other fails there. Its
+ * streams wait for ever. So would any code that frees the search's pinned memory. */
+static void an_error_is_reported_before_any_wait(void **state)
 {
     (void)state;
     RanksRun run = run_of(2, FAR_S);
@@ -268,8 +268,8 @@ static const char *take_file(const char *folder, Rank r)
     return text;
 }
 
-/* A rank that ends earlier than the others has not died. */
-static void a_slow_rank_may_end_last(void **state)
+/* A rank that ends before the others has not died. */
+static void ranks_may_end_at_different_times(void **state)
 {
     (void)state;
     char *folder = arena_print(arena, "/tmp/tandem-record-XXXXXX");
@@ -285,7 +285,7 @@ static void a_slow_rank_may_end_last(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* Compares the lines of both files that mention a match number. */
+/* For each match number, compares the lines of both files that mention it. */
 static void each_rank_keeps_a_record(void **state)
 {
     (void)state;
@@ -332,16 +332,16 @@ int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_takes_long_is_no_hang, test_arena_setup,
+        cmocka_unit_test_setup_teardown(slow_work_is_no_hang, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(a_slow_rank_may_end_last, test_arena_setup,
+        cmocka_unit_test_setup_teardown(ranks_may_end_at_different_times, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, test_arena_setup,
+        cmocka_unit_test_setup_teardown(hangs_and_deaths_are_reported_in_time, test_arena_setup,
                                         test_arena_teardown),
-        cmocka_unit_test_setup_teardown(a_kernel_of_one_rank_that_never_ends_is_told,
-                                        test_arena_setup, test_arena_teardown),
-        cmocka_unit_test_setup_teardown(an_error_is_told_before_anything_that_waits,
-                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_hanging_kernel_of_one_rank_is_reported, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(an_error_is_reported_before_any_wait, test_arena_setup,
+                                        test_arena_teardown),
         cmocka_unit_test_setup_teardown(each_rank_keeps_a_record, test_arena_setup,
                                         test_arena_teardown),
     };

@@ -202,7 +202,7 @@ static bool is_aligned(const void *at)
     return at != NULL && (uintptr_t)at % 16 == 0;
 }
 
-/* Refuses a missing or surplus pointer, GELU's input in rows that are not a multiple of eight, and
+/* Refuses a missing or unneeded pointer, rows of GELU's input that are not a multiple of eight, and
  * any epilogue with 8-bit operands or batches. */
 static bool has_epilogue(const Operation *o, const Described *a, const Described *d)
 {
@@ -215,8 +215,8 @@ static bool has_epilogue(const Operation *o, const Described *a, const Described
     return is_aligned(o->aux) && o->aux_leading % 8 == 0 && o->aux_leading >= (int64_t)d->rows;
 }
 
-/* The library's tables: 8-bit operands that are not contiguous along k need compute capability 10
- * or 11; a scale for each row needs 9.0. Without a pointer the scale is 1. */
+/* Applies the library's tables. 8-bit operands that are not contiguous along k need compute
+ * capability 10 or 11, and a scale for each row needs 9.0. Without a pointer, the scale is 1. */
 static bool fits_device(const Operation *o)
 {
     const uint32_t on = cublas_double.capability ? cublas_double.capability : 90;
@@ -227,8 +227,8 @@ static bool fits_device(const Operation *o)
     return along_k || (on >= 100 && on < 120);
 }
 
-/* The rows that the library's fast kernels need. The library's matrices are stored by columns, ours
- * by rows. */
+/* Returns true if the matrix has the rows that the library's fast kernels need. The library stores
+ * matrices by columns, we store them by rows. */
 static bool has_rows(const Described *m)
 {
     const uint64_t bytes = dtype_bytes(cublas_type(m->type));

@@ -61,7 +61,8 @@ static uint64_t summed(const Launch *x)
     return x->o.a == CUBLAS_OP_T ? x->a.rows : x->a.columns;
 }
 
-/* Sums a row of A with a column of B, in floats at most, so that a product is rounded once. */
+/* Adds up a row of A times a column of B. Inputs are floats at most, so each product is rounded
+ * once. */
 static float one_sum(const Launch *x, const float *row, const float *column)
 {
     float part[2] = {0, 0};
@@ -89,7 +90,7 @@ static double gelu(double x, bool derivative)
                       : .5 * x * (1 + t);
 }
 
-/* Applies the epilogue to a sum in fp32; it is rounded once, when it is written. */
+/* Applies the epilogue to a sum in fp32. The result is rounded only once, when it is written. */
 static double finish(const Launch *x, double sum, uint64_t i, uint64_t j)
 {
     uint32_t e = x->o.epilogue;

@@ -7,7 +7,8 @@
 #include "kernels/number.h"
 #include "tests/cuda/cublas/cublas_double.h"
 
-/* The library's objects; its own types are opaque arrays of words, or pointers. */
+/* The library's own types are opaque arrays of words, or pointers. These are the objects behind
+ * them. */
 
 typedef struct Operation {
     cublasComputeType_t compute;
@@ -27,7 +28,7 @@ typedef struct Described {
     int32_t batch;
 } Described;
 
-/* A launch, as it was described at its issue. */
+/* A launch, as it was described when it was issued. */
 typedef struct Launch {
     Operation o;
     Described a, b, d;

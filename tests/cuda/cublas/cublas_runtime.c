@@ -1,5 +1,5 @@
-/* The double of cublasLt on the runtime's double (runtime_double.c), whose memory is the host's and
- * which does everything at once: for tests of products without a backend. */
+/* The double of cublasLt on the double of the runtime (runtime_double.c), whose device memory is
+ * host memory and which does everything at once. For tests of products without a backend. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* The double of cublasLt on the double of CUDA. Products run when their stream reaches them, on the
- * double's view of device memory. For the other calls of products.c, the stream runs kernels of the
- * CPU. */
+/* The double of cublasLt on the double of CUDA. Products run when their stream reaches them, on
+ * addresses of device memory that the double may touch. For other calls of products.c, the stream
+ * runs kernels of the CPU. */
 #include <string.h>
 
 #include "kernels/cuda/product/product.h"
@@ -66,7 +66,7 @@ bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     return double_kernel(op)(&own, cuda, error);
 }
 
-/* Prepares 8-bit operands for the library, number by number. */
+/* Prepares 8-bit operands for the library, one number after another. */
 typedef struct EightBit {
     Gemm gemm;
     KernelArgs args;
@@ -83,7 +83,7 @@ static void turn(const GemmMatrix *x, const ProductMatrix *stored, int64_t batch
                     from[k * stored->batch_stride + i * stored->leading + j];
 }
 
-/* A tensor of zeros has no scale of its own. */
+/* A tensor of zeros does not determine a scale. */
 static void bound(const KernelArgs *args, uint32_t operand, void *to)
 {
     uint32_t arg = 2 + operand;
@@ -118,7 +118,7 @@ bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const Cuda
     return true;
 }
 
-/* Applies both scales to a product that waits in the scratch, number by number. */
+/* Applies both scales to a product that lies in the scratch, one number after another. */
 typedef struct Scale {
     EightBit of;
     int64_t first;

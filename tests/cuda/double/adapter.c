@@ -1,6 +1,6 @@
-/* The kernels of the double are the CPU's, run when the stream reaches them, on the double's view
- * of device memory. The adapter does the device kernels' other work: it reads the control block,
- * skips updates if the norm is not finite, and reports ids out of range. */
+/* The double's kernels are the CPU's. They run when the stream reaches them, on addresses of device
+ * memory that the double may touch. The adapter does the other work of device kernels: it reads the
+ * control block, skips updates if the norm is not finite, and reports ids out of range. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ static Progress never(Task *task, void *state)
     return PROGRESS_none;
 }
 
-/* Returns the number of the first argument of the launch with this pointer. */
+/* Returns the number of the launch's first argument that has this pointer. */
 static uint32_t first_with(const CudaChainPart *part, uint32_t n, const void *ptr)
 {
     uint32_t first = 0;
@@ -103,8 +103,9 @@ static uint32_t first_with(const CudaChainPart *part, uint32_t n, const void *pt
     return first;
 }
 
-/* To load a kernel, the driver may wait for running work. This may be a communication that waits
- * for another rank, which is itself loading a kernel. The first launch loads a kernel. */
+/* To load a kernel, the driver may wait for running work. This work may be a communication that
+ * waits for another rank, and that rank may be loading a kernel, too. A kernel is loaded at its
+ * first launch. */
 static void load_kernel(Hash128 kernel)
 {
     enum { MOST = 4096 };
@@ -118,8 +119,8 @@ static void load_kernel(Hash128 kernel)
         double_misuse("a kernel is loaded while communications may run");
 }
 
-/* The kernel of a launch depends on the ops, and on the types and alignment of their arguments. In
- * a chain it also depends on which buffers are the same memory. */
+/* Finds the kernel of a launch by its ops and by the types and alignment of their arguments. In a
+ * chain, it also depends on which buffers share memory. */
 static void load(const CudaChainPart *part, uint32_t n)
 {
     Hash128 all[CUDA_CHAIN_MAX];
@@ -248,8 +249,8 @@ CudaKernel kernel_cuda(OpKind op)
     return is_product && double_products.run ? double_products.run(op) : double_kernel(op);
 }
 
-/* Products of the library's double and the device's own kernels have their scratch in the program.
- * For the CPU's kernels it is the adapter's own. */
+/* Products by the library's double, and the device's own kernels, use scratch that the program
+ * plans. The CPU's kernels use scratch of the adapter. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
     if (op_info(op)->class_ == OP_CLASS_contract && double_products.run)
@@ -295,7 +296,7 @@ static Spoiled output_of(const KernelArgs *a, uint32_t j)
     return (Spoiled){a->ptr[arg], (uint64_t)a->elements[arg] * dtype_bytes(a->dtype[arg])};
 }
 
-/* True if a part behind part i writes the same bytes. */
+/* Returns true if a part after part i writes the same bytes. */
 static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spoiled mine)
 {
     for (uint32_t k = i + 1; k < n; k++)
@@ -306,8 +307,8 @@ static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spo
     return false;
 }
 
-/* Outputs that are declared unread are overwritten after the last part, because a device would not
- * have written them. */
+/* Outputs that the chain declares unread are overwritten after the last part, because a device
+ * would not have written them. */
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error)
 {

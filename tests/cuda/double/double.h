@@ -1,6 +1,6 @@
 /* A test double of the CUDA runtime and of NCCL: the calls that the backend makes, with exactly the
- * guarantees of CUDA. Streams run as late as they may, in a legal order that a seed draws. Device
- * memory faults when the host touches it. Ranks are processes that share a file. Any call can be
+ * guarantees of CUDA. Streams run as late as they may, in a legal order drawn by a seed. If the
+ * host touches device memory, it faults. Ranks are processes that share a file. Any call can be
  * made to fail. This header includes no CUDA header.
  *
  * Refused in a capture, as CUDA's manual says:
@@ -27,7 +27,7 @@
  * Delayed: all work of streams, also the work of the default stream beside nonblocking streams.
  * Copies from pageable memory return before they arrive. A copy may write a byte twice. cudaFree
  * and cudaFreeHost wait for the device. The first launch of a kernel loads it, which waits for
- * running work. nccl.c says which calls of NCCL are late.
+ * running work. nccl.c lists the calls of NCCL that return before they have ended.
  *
  * Not imitated:
  *   - errors of earlier work that later calls return (except for a lost device)
@@ -35,7 +35,7 @@
  *   - the alignment that kernels' accesses need (the emulator checks it)
  *   - caches and clocks
  *   - several devices in one process
- * cuDNN has no double: test_cudnn asks the library itself. */
+ * cuDNN has no double: test_cudnn uses the real library. */
 #ifndef TANDEM_TESTS_CUDA_DOUBLE_H
 #define TANDEM_TESTS_CUDA_DOUBLE_H
 

@@ -1,4 +1,4 @@
-/* The few driver functions that the backend requests from the runtime by name. */
+/* The few driver functions whose addresses the backend requests from the runtime by name. */
 #include <cuda.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static Progress run_wait(Task *task, void *state)
     return there ? PROGRESS_done : PROGRESS_none;
 }
 
-/* The second version of the API: the first is off unless the kernel module enables it. */
+/* The second version of this function: the first is off unless the kernel module enables it. */
 static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)
 {
     Scripted s = double_script("cuStreamWaitValue32");
@@ -32,7 +32,8 @@ static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, un
     return CUDA_SUCCESS;
 }
 
-/* Kernels of the double need no tensor maps; only the request for this function counts. */
+/* Kernels of the double need no tensor maps. The function exists only so that its address can be
+ * requested. */
 static CUresult tensor_encode(void)
 {
     double_misuse("cuTensorMapEncodeTiled: no kernel here needs it");

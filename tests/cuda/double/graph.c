@@ -1,11 +1,11 @@
-/* Captured graphs: nodes with their predecessors. A launch is one task of its stream. It runs nodes
- * whose predecessors have run, in a random order. */
+/* Captured graphs: nodes, each with its predecessors. A launch of a graph is one task of its
+ * stream. It runs nodes whose predecessors have run, in a random order. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/cuda/double/private.h"
 
-static cudaGraph_t capturing; /* there is at most one capture at a time in these tests */
+static cudaGraph_t capturing; /* in these tests there is at most one capture at a time */
 
 bool double_is_capturing(void)
 {
@@ -53,7 +53,7 @@ static void release(cudaGraph_t graph)
     free(graph);
 }
 
-/* True if the origin's last node follows every other node. */
+/* Returns true if the last node of the capturing stream follows every other node. */
 static bool is_joined(const struct CUgraph_st *g, uint32_t last)
 {
     bool *seen = calloc((size_t)g->nodes.n + 1, 1), all = true;
@@ -129,8 +129,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 typedef struct Launched {
     Task task;
     cudaGraph_t graph;
-    bool *done;    /* [node] the node has run */
-    uint32_t *met; /* [node] the number of its first predecessors that are known to be done */
+    bool *done; /* [node] the node has run */
+    /* [node] how many of its predecessors, from the first on, are known to be done */
+    uint32_t *met;
     void **state;
     uint32_t n_done;
     uint32_t at; /* 1 + the running node, if only one may run; 0: none */
@@ -159,7 +160,7 @@ static Progress run_node(Launched *l, uint32_t i)
     return l->n_done == l->graph->nodes.n ? PROGRESS_done : PROGRESS_some;
 }
 
-/* Runs one node at a time: while a node is not done, all others wait. */
+/* Runs one node at a time. Until it is done, all others wait. */
 static Progress run_serial(Launched *l)
 {
     uint32_t n = l->graph->nodes.n;

@@ -1,5 +1,5 @@
 /* The double's kernels are the CPU's (adapter.c), so the library that products call has nothing to
- * do. It has a double of its own (cublas_double.c), with which other tests link. */
+ * do here. Other tests link with the library's own double (cublas_double.c). */
 #include "kernels/cuda/product/products.h"
 #include "tests/cuda/double/private.h"
 
@@ -21,7 +21,8 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
     return NULL;
 }
 
-/* Every contraction must come here, with the scratch from the workspace table. */
+/* The backend must pass every contraction to this function, with the scratch that the workspace
+ * table states. */
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error)
 {
@@ -31,7 +32,7 @@ bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext 
            args->binding != NULL && cuda->stream != NULL;
 }
 
-/* All ops that the plan fuses with a product run with it. */
+/* Accepts all ops that the plan fuses with a product. */
 bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                                  CudaError *error)
 {
@@ -62,7 +63,8 @@ CudaProductCounts cuda_products_counts(const CudaProducts *p)
 bool cuda_products_plain(const CudaProducts *p, uint32_t i, char *text, size_t bytes)
 {
     (void)p;
-    Scripted s = double_script("cuda_products_plain"); /* a failure: one more product is refused */
+    /* a scripted failure counts as one more refused product */
+    Scripted s = double_script("cuda_products_plain");
     if (s.kind != SCRIPT_fail) return false;
     snprintf(text, bytes, "product %u: %d", i, s.code);
     return true;

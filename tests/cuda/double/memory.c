@@ -1,6 +1,6 @@
 /* Device memory is a file that is mapped twice. CUDA's pointers point into one mapping, which
- * nobody may touch. The double uses the other one. New memory holds NaNs. Also devices, versions,
- * errors. */
+ * nobody may touch. The double uses the other mapping. New memory is full of NaNs. Also devices,
+ * versions, and errors. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -87,8 +87,8 @@ void *double_translate(const void *at)
     return inside + double_memory_offset(at);
 }
 
-/* Whole pages of zeros are holes in the file. To make a hole is much faster than to write zeros,
- * and timed products clear 128 MiB before each run. */
+/* Makes whole pages of zeros holes in the file. That is much faster than writing zeros, and timed
+ * products clear 128 MiB before each run. */
 static bool make_hole(char *at, uint64_t bytes)
 {
     const uint64_t head = (PAGE - (uintptr_t)at % PAGE) % PAGE;
@@ -106,9 +106,9 @@ void double_fill(void *to, int value, uint64_t bytes)
     if (value != 0 || !make_hole(at, bytes)) memset(at, value, bytes);
 }
 
-/* Fills a block that the caller asked for or gave back, and some bytes behind the request. A huge
- * block gets NaNs at its ends only, and zeros between them. The arenas of the tests' plans are
- * smaller. Only the buffer that clears the cache is huge, and its numbers are never read. */
+/* Fills a new or freed block, and some bytes after it, with NaNs. A huge block gets NaNs only at
+ * its ends and zeros between them. Only the buffer that clears the cache is that large, and its
+ * numbers are never read; the arenas of the tests' plans are smaller. */
 static void fill_with_nan(const Block *b)
 {
     char *at = inside + b->offset;
@@ -166,7 +166,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
     return world()->last = allocate(at, bytes, ALIGN) ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
-/* Like CUDA, it waits for all earlier work of the device. */
+/* As in CUDA, this waits for all earlier work of the device. */
 cudaError_t cudaFree(void *at)
 {
     CUDA_CALL(cudaFree);
@@ -187,7 +187,7 @@ cudaError_t cudaMallocHost(void **at, size_t bytes)
     return cudaSuccess;
 }
 
-/* Like the driver, it waits for the device, as cudaFree does. */
+/* As in the driver, this waits for the device, like cudaFree. */
 cudaError_t cudaFreeHost(void *at)
 {
     CUDA_CALL(cudaFreeHost);

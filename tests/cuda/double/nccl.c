@@ -1,4 +1,4 @@
-/* NCCL's calls: communicators through a file that the ranks share, and groups of operations.
+/* NCCL's calls. Communicators are in a file that the ranks share; operations form groups.
  *
  * Nonblocking calls end as late as in NCCL 2.28.9 (src/init.cc, group.cc, dev_runtime.cc):
  *   ncclCommInitRankConfig  sets the communicator, which is in progress until all ranks have come
@@ -6,14 +6,16 @@
  *                           says ncclSuccess, and the parent is in progress meanwhile
  *   ncclCommWindowRegister  returns ncclSuccess and registers later; the window is set by then
  *   ncclCommFinalize, a collective outside a group, ncclGroupEnd
- *                           return ncclInProgress, or ncclSuccess where they ended at once
+ *                           return ncclInProgress, or ncclSuccess if they have ended already
  *   ncclCommRegister, ncclCommDeregister, ncclCommWindowDeregister
  *                           end before they return
  *
  * Using a communicator that is in progress is ncclInvalidArgument in NCCL; the double aborts.
  *
- * Not imitated: a communicator that an error has poisoned refuses later calls; NCCL connects and
- * launches from a thread of its own; blocking and nonblocking communicators in one group. */
+ * Not imitated:
+ *   - a communicator refuses calls after an error
+ *   - NCCL connects and launches from another thread
+ *   - blocking and nonblocking communicators in one group */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,8 +35,8 @@ static Arena *group_arena;
     Scripted scripted = double_script(#name);                                                      \
     if (scripted.kind == SCRIPT_fail) return (ncclResult_t)scripted.code
 
-/* The shared file has no name, which could outlive the ranks or collide with another's. It belongs
- * to the rank that made the id; the others open it through that process. */
+/* The shared file has no name, because a name could outlive the ranks or clash with another file.
+ * The rank that made the id owns the file. The other ranks open it through that process (/proc). */
 static int id_file = -1;
 
 static void close_id(void)
@@ -63,7 +65,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* Maps the file of the communicator. Returns NULL if the rank that made the id is gone or has given
+/* Maps the file of the communicator. Returns NULL if the rank that made the id has ended or given
  * up. */
 static Shared *map_shared(const char *path)
 {
@@ -75,7 +77,7 @@ static Shared *map_shared(const char *path)
     return at;
 }
 
-/* Finds the communicator of that key in the file; the first rank to come makes it. */
+/* Finds the communicator with that key in the file. The first rank to arrive makes it. */
 static SharedComm *find(Shared *file, uint64_t key)
 {
     for (int i = 0; i < MOST_COMMS; i++) {
@@ -119,7 +121,8 @@ static void check_ready(ncclComm_t c)
         double_misuse("a communicator is used while another call on it is in progress");
 }
 
-/* Returns the result of a nonblocking call, which may have ended at once, or not. */
+/* Returns the result of a nonblocking call: ncclSuccess if it has ended, otherwise
+ * ncclInProgress. */
 static ncclResult_t end_call(ncclComm_t c)
 {
     if (c->blocking) return ncclSuccess;
@@ -127,7 +130,7 @@ static ncclResult_t end_call(ncclComm_t c)
     return c->pending > 0 || !is_open(c) ? ncclInProgress : ncclSuccess;
 }
 
-/* The same for calls that return ncclSuccess before they have ended. */
+/* Does the same for calls that return ncclSuccess before they have ended. */
 static ncclResult_t end_later(ncclComm_t c)
 {
     if (!c->blocking) c->pending = 1 + (uint32_t)double_draw(4);
@@ -145,7 +148,7 @@ static bool is_asked(int value, int wanted)
     return value == (wanted > 0 ? wanted : NCCL_CONFIG_UNDEF_INT);
 }
 
-/* Checks that the plan's settings for thread blocks have arrived here. */
+/* Checks that the plan's settings for thread blocks have reached NCCL. */
 static bool asks_as_scripted(const ncclConfig_t *config)
 {
     const World *w = world();
@@ -176,8 +179,9 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     NCCL_CALL(ncclCommSplit);
     check_ready(comm);
     if (!asks_as_scripted(config)) return ncclInvalidUsage;
-    /* The mesh decides which ranks have a color; the key is the place among them. Their number
-     * follows from the name, which the plan's groups share. */
+    /* The mesh decides which ranks have this color, and the key is the rank's place among them.
+     * Their number comes from the communicator's name, which is the same in all of the plan's
+     * groups. */
     int n = 0;
     const char *of = config->commName ? strstr(config->commName, " of ") : NULL;
     if (of) n = (int)strtol(of + 4, NULL, 10);
@@ -190,7 +194,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     return end_later(comm);
 }
 
-/* The library's thread has finished its part: the child and the window become visible. */
+/* What NCCL's own thread does when it has finished: the child communicator and the window become
+ * visible. */
 static void end_pending(ncclComm_t comm)
 {
     if (comm->child && is_open(comm->child)) {
@@ -216,7 +221,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
 
 static void release(ncclComm_t comm)
 {
-    if (comm->child) release(comm->child); /* NCCL's split job ends with its parent */
+    if (comm->child) release(comm->child); /* in NCCL, a split ends with its parent, too */
     for (int r = 0; r < comm->n; r++)
         if (comm->peer[r]) munmap(comm->peer[r], DEVICE_RANGE);
     world()->live[OBJECT_registration] -= comm->n_registered;
@@ -274,7 +279,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     return ncclSuccess;
 }
 
-/* A collective call, with the same size on all ranks. */
+/* A collective call: all ranks must pass the same size. */
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncclWindow_t *window,
                                     int flags)
 {
@@ -353,8 +358,8 @@ ncclResult_t ncclGroupEnd()
     return result;
 }
 
-/* NCCL connects a pair at its first message, and both hosts must take part. In the middle of a
- * step, others may be waiting for one of them. */
+/* NCCL connects two ranks at their first message, and both hosts must take part. During a step this
+ * is not allowed, because other ranks may be waiting for one of them. */
 static void connect(const Op *op, int way, int peer)
 {
     bool *connected = &op->comm->connected[way][peer];

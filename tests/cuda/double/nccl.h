@@ -19,15 +19,15 @@ typedef enum Kind {
 
 /* ---- in the file that the ranks share ---- */
 typedef struct Slot {
-    _Atomic int32_t pid, fd;        /* the process whose device memory it is */
+    _Atomic int32_t pid, fd;        /* the process whose device memory this is */
     _Atomic uint64_t arrived, read; /* sequence numbers of collectives */
-    int32_t kind, type, op;         /* properties of the operation at which this rank has arrived */
-    /* number of elements; position of the input in the device memory */
+    int32_t kind, type, op;         /* the operation at which this rank has arrived */
+    /* number of elements, and offset of the input in the device memory */
     uint64_t count, from;
-    uint64_t in_window[2];   /* positions of input and output in the window */
+    uint64_t in_window[2];   /* offsets of input and output in the window */
     _Atomic uint64_t window; /* number of registered bytes */
 } Slot;
-typedef struct Channel { /* from one rank to another */
+typedef struct Channel { /* messages from one rank to another */
     _Atomic uint64_t posted, taken;
     uint64_t from[RING], bytes[RING];
 } Channel;
@@ -44,24 +44,25 @@ typedef struct Shared {
 /* ---- in this process ---- */
 struct ncclComm {
     Buried buried;
-    bool is_gone; /* destroyed or aborted; operations that streams still hold end */
+    bool is_gone; /* destroyed or aborted; operations that are still in streams end */
     SharedComm *shared;
     Shared *file;
     uint64_t key;
     int rank, n;
     bool blocking, is_open, hangs, is_final;
-    uint32_t kernels; /* kernels launched before it was made */
+    uint32_t kernels; /* number of kernels launched before the communicator was made */
     uint32_t n_splits, pending;
-    bool made_id; /* rank 0 of the first communicator, which owns the shared file */
-    /* a communicator being split from it; where its handle is to be stored */
+    bool made_id; /* rank 0 of the first communicator; it owns the shared file */
+    /* a communicator that is being split from this one, and where its handle will be stored */
     ncclComm_t child, *child_out;
-    /* where the handle of a window being registered is to be stored */
+    /* where the handle of a window that is being registered will be stored */
     ncclWindow_t *window_out;
     ncclResult_t async;
     uint64_t sequence;
-    char *peer[MOST_RANKS];        /* mapped device memory of the other ranks */
-    bool connected[2][MOST_RANKS]; /* connections for sending to a rank; for receiving from it */
-    bool used[KIND_recv + 1];      /* [kind]: this collective was used */
+    char *peer[MOST_RANKS]; /* mapped device memory of the other ranks */
+    /* connections for sending to a rank, and for receiving from it */
+    bool connected[2][MOST_RANKS];
+    bool used[KIND_recv + 1]; /* [kind] true once this kind of collective was used */
     void *temp;
     size_t temp_bytes;
     int n_registered;

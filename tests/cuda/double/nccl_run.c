@@ -1,5 +1,5 @@
-/* NCCL's operations when a stream reaches them: all members arrive, each reads the others' device
- * memory, and none writes before all have read. */
+/* NCCL's operations when a stream reaches them. All members arrive, each reads the device memory of
+ * the others, and none writes before all have read. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ static void reduce(const Op *op, char *out, const char *const *part, uint64_t fr
     const void *piece[MOST_RANKS];
     size_t element = nccl_type_bytes(op->type);
     for (int r = 0; r < op->comm->n; r++) piece[r] = part[r] + from * element;
-    if (op->type == ncclUint32) { /* a maximum, with which communicators are warmed up */
+    if (op->type == ncclUint32) { /* a maximum, the first collective on each new communicator */
         uint32_t most = 0, x;
         for (int r = 0; r < op->comm->n; r++) {
             memcpy(&x, piece[r], sizeof x);
@@ -83,8 +83,8 @@ static void reduce(const Op *op, char *out, const char *const *part, uint64_t fr
     reduce_in_order(dtype_of(op->type), how, out, piece, (uint32_t)op->comm->n, n);
 }
 
-/* Writes the result to separate memory, because others still read the device memory. Returns false
- * if a peer's memory is gone. */
+/* Writes the result to separate memory, because other members may still read the device memory.
+ * Returns false if a peer's memory is gone. */
 static bool compute(const Op *op)
 {
     ncclComm_t c = op->comm;
@@ -205,8 +205,9 @@ static Progress run_end(const Op *op, OpState *s)
     return PROGRESS_done;
 }
 
-/* True if operation i must wait for an earlier one of its group. Operations of a group run side by
- * side, except collectives of one communicator and messages of one channel, which run in order. */
+/* Returns true if operation i must wait for an earlier one of its group. Operations of a group run
+ * at the same time, except collectives of one communicator and messages of one channel, which run
+ * in order. */
 static bool must_wait(const GroupTask *g, const OpState *s, uint32_t i)
 {
     const Op *op = &g->op[i];

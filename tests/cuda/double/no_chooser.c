@@ -1,5 +1,5 @@
-/* The double has only one attention kernel, the CPU's (adapter.c), so nothing is chosen. The script
- * may make a timed kernel hang: attention_chooser@N=fail:1. */
+/* The double has only one attention kernel, the CPU's (adapter.c), so there is nothing to choose.
+ * The script can make the timing of a kernel hang: attention_chooser@N=fail:1. */
 #include "kernels/cuda/choose/attention_chooser.h"
 
 #include <assert.h>
@@ -42,7 +42,8 @@ void attention_chooser_close(AttentionChooser *w)
     (void)w;
 }
 
-/* Each rank reports one choice, all of them equal; at least one must come back. */
+/* Each rank reports one choice, and all choices are equal. The backend must give at least one
+ * back. */
 uint32_t attention_chooser_n(const AttentionChooser *w)
 {
     (void)w;

@@ -1,4 +1,4 @@
-/* The double has no cuDNN; opening it reports so. */
+/* The double has no cuDNN. Opening it fails with this message. */
 #include <stdio.h>
 
 #include "kernels/cuda/cudnn/cudnn_attention.h"

@@ -40,14 +40,14 @@ typedef struct World {
     uint32_t queue; /* largest number of tasks that a stream holds; 0: as many as on a device */
     /* number of the stream that runs before all others (0: none); number of streams ever made */
     uint32_t first, n_streams;
-    /* queues of the device, from CUDA_DEVICE_MAX_CONNECTIONS at the first call */
+    /* queues of the device: CUDA_DEVICE_MAX_CONNECTIONS at the first call */
     int64_t n_queues;
-    bool loads_lazily; /* from CUDA_MODULE_LOADING at the first call */
-    /* from NCCL_RUNTIME_CONNECT at the first call: a collective makes its connections at its first
-     * use */
+    bool loads_lazily; /* CUDA_MODULE_LOADING at the first call */
+    /* NCCL_RUNTIME_CONNECT at the first call; true: a collective connects ranks at its first use */
     bool connects_late;
-    bool serial;                    /* branches of a graph run one node at a time, as captured */
-    bool serial_drawn;              /* with `serial`: branches run in a random order */
+    /* only one node of a graph runs at a time, in the order of the capture */
+    bool serial;
+    bool serial_drawn;              /* with `serial`: in a random order instead */
     int min_ctas, max_ctas, policy; /* settings that communicators must ask for */
     bool must_ask;
     bool no_windows; /* NCCL has no symmetric memory between these devices */
@@ -55,7 +55,7 @@ typedef struct World {
     bool same_uuid;
     const char *wrong; /* name of the op whose results are wrong; NULL: none */
     int64_t live[OBJECT_KINDS];
-    cudaError_t last, lost; /* lost: a kernel has faulted, and nothing runs afterwards */
+    cudaError_t last, lost; /* lost: a kernel has faulted, and nothing runs after it */
     double now_ms;          /* time on the devices' clock */
 } World;
 World *world(void);
@@ -64,8 +64,8 @@ const char *double_wrong_op(void);        /* the op whose results are to be wron
 uint64_t double_draw(uint64_t below);     /* the next random number */
 void *double_new(ObjectKind kind, size_t bytes);
 void double_delete(ObjectKind kind, void *at);
-/* Streams may still hold objects that are destroyed. CUDA would free them when the streams are
- * done; the double never frees them. */
+/* An object that is destroyed while streams may still use it. CUDA would free it when the streams
+ * are done; the double never frees it. */
 typedef struct Buried {
     struct Buried *next;
 } Buried;
@@ -74,7 +74,7 @@ void double_bury(ObjectKind kind, Buried *at);
 _Noreturn void double_misuse(const char *what);
 
 /* Every function of the double begins with this macro. It counts the call, and returns an error if
- * the script says so. */
+ * the script requests one. */
 #define CUDA_CALL(name)                                                                            \
     do {                                                                                           \
         Scripted scripted_ = double_script(#name);                                                 \
@@ -83,7 +83,7 @@ _Noreturn void double_misuse(const char *what);
     } while (0)
 
 /* ---- memory.c ---- */
-void *double_translate(const void *at); /* returns an address that the double itself may touch */
+void *double_translate(const void *at); /* returns an address that the double may touch */
 void double_fill(void *to, int value, uint64_t bytes); /* fills device memory */
 /* double_memory_file returns the file that holds this process's device memory. double_memory_offset
  * returns the offset of an address in that file. */
@@ -102,8 +102,8 @@ typedef enum Progress {
     PROGRESS_some,
     PROGRESS_done
 } Progress;
-/* A task of a stream, called again and again until it is done. `state` is zeroed memory, new for
- * each run of a captured task. */
+/* A task of a stream. It is called again and again until it is done. `state` is memory filled with
+ * zeros; each run of a captured task gets new state. */
 typedef struct Task {
     Progress (*run)(struct Task *task, void *state);
     void (*release)(struct Task *task); /* called before the task itself is freed; NULL: nothing */
@@ -114,9 +114,9 @@ void *double_task(size_t bytes, Progress (*run)(Task *task, void *state));
 void double_free_task(Task *task);
 void double_enqueue(cudaStream_t stream, Task *task); /* Adds the task to the stream, or captures
                                                        * it. */
-/* Lets streams run until `done` returns true. Aborts if that can never happen. */
+/* Lets streams run until `done` returns true. Ends the test if that can never happen. */
 void double_run_until(bool (*done)(void *self), void *self);
-bool double_run_some(void); /* runs a few random tasks; false: all streams wait */
+bool double_run_some(void); /* runs a few random tasks; returns false if all streams wait */
 /* A kernel, or other work, that runs at its place in the stream on a copy of `args`. */
 typedef void (*DoubleFunction)(void *args);
 void double_launch(cudaStream_t stream, DoubleFunction run, const void *args, size_t bytes);
@@ -127,10 +127,11 @@ cudaError_t double_spoil_capture(void); /* reports a call that a capture forbids
 struct CUevent_st {
     Buried buried;
     bool has_timing;
-    uint64_t recorded, done; /* numbers of records: made so far; done so far */
+    uint64_t recorded, done; /* how many records were made so far, and how many of them are done */
     double ms;
-    cudaGraph_t graph; /* the graph in which the last record was captured, as node - 1; NULL: it was
-                          not captured */
+    /* the graph in which the last record was captured, as number `node` - 1; NULL: it was not
+     * captured */
+    cudaGraph_t graph;
     uint32_t node;
 };
 
@@ -139,27 +140,27 @@ struct CUstream_st {
     uint32_t n_held, number;
     int priority;
     bool is_gone;                /* destroyed, but its work still runs */
-    void *state;                 /* state of the queue's head, once it has begun */
+    void *state;                 /* state of the task at the queue's head, once that has begun */
     cudaGraph_t graph;           /* the graph into which the stream is being captured; NULL: none */
-    uint32_t last;               /* 1 + the last node of this stream */
-    uint32_t waits[16], n_waits; /* nodes that its next node follows */
+    uint32_t last;               /* 1 + the number of this stream's last node */
+    uint32_t waits[16], n_waits; /* nodes before its next node */
     struct CUstream_st *next;
 };
 
 /* ---- adapter.c ---- */
 #ifdef TANDEM_KERNELS_CUDA_CUDA_H
 CudaKernel double_kernel(OpKind op); /* the CPU's kernel, run when the stream reaches it */
-/* Products through the library's double (cublas_stream.c); all NULL if the CPU's kernels compute
- * them (libraries.c). */
+/* How products use the library's double (cublas_stream.c). All NULL if the CPU's kernels compute
+ * products (libraries.c). */
 typedef struct DoubleProducts {
     CudaKernel (*run)(OpKind op);
     bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
     WorkspaceBytes workspace;
 } DoubleProducts;
 extern const DoubleProducts double_products;
-/* How the double does the work of a kernel. It runs when the kernel's stream reaches it, on
- * addresses that the host may use. It is done by the CPU's kernels (kernels.c), or by the device's
- * own kernels, thread by thread (kernels_emulated.c). */
+/* How the double does the work of a kernel. The work runs when the kernel's stream reaches it, on
+ * addresses that the host may use: by the CPU's kernels (kernels.c), or by the device's own
+ * kernels, thread by thread (kernels_emulated.c). */
 typedef struct DoubleKernels {
     WorkspaceBytes scratch;
     void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);
@@ -180,10 +181,11 @@ struct CUgraph_st {
     LIST(GraphNode) nodes;
     cudaStream_t origin;
     bool is_spoilt;
-    bool has_priorities; /* its kernels come from streams with several priorities */
+    bool has_priorities; /* its kernels were captured from streams with different priorities */
     uint32_t users;      /* how many objects refer to it: the graph itself and its executables */
 };
-void double_leave_capture(cudaGraph_t graph);         /* ends the capture of all its streams */
-void double_capture(cudaStream_t stream, Task *task); /* task NULL: only a mark, as for an event */
+void double_leave_capture(cudaGraph_t graph); /* ends the capture of all its streams */
+/* task NULL: a node without work, such as an event */
+void double_capture(cudaStream_t stream, Task *task);
 
 #endif

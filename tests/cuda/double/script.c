@@ -1,4 +1,4 @@
-/* The double's script, and counts of its calls. */
+/* The double's script, and the counters of calls. */
 #define _DEFAULT_SOURCE
 #include <assert.h>
 #include <signal.h>
@@ -124,7 +124,7 @@ const char *double_wrong_op(void)
     return world()->wrong;
 }
 
-/* Finds the counter of a call; most names are the same literal each time. NULL: there is none. */
+/* Finds the counter of a call, or NULL. Most callers pass the same string literal each time. */
 static Call *find_call(const char *call)
 {
     for (uint32_t i = 0; i < calls.n; i++)
@@ -149,7 +149,7 @@ uint32_t double_calls(const char *call)
     return found != NULL ? found->n : 0;
 }
 
-/* Reads variables as the driver does at its first call. */
+/* Reads environment variables, as the driver does at its first call. */
 static void read_environment(void)
 {
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");

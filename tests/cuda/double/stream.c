@@ -1,5 +1,5 @@
-/* Streams and events. No work runs when it is requested. It runs while the host waits or polls, in
- * a random order that streams and events allow. */
+/* Streams and events. No work runs at the time of its call. It runs while the host waits or polls,
+ * in a random order that streams and events allow. */
 #define _DEFAULT_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -11,16 +11,18 @@
 
 enum { STUCK_S = 120 };
 
-/* The most work that a stream holds, like a device's queue; a caller with more must wait. */
+/* The most tasks that a stream holds, as a device's queue does. A caller that adds more must
+ * wait. */
 enum { QUEUE = 1024 };
 
-static cudaStream_t streams;        /* a list of all existing streams */
-static uint32_t n_rests;            /* turns without a task to run, since the last task ran */
+static cudaStream_t streams; /* a list of all existing streams */
+/* number of turns in which no task could run, since a task last ran */
+static uint32_t n_rests;
 static struct CUstream_st standard; /* the default stream, for calls without a stream */
 
 void double_streams_reset(void)
 {
-    streams = NULL; /* unreleased streams are leaked, and were reported */
+    streams = NULL; /* streams that were not released are leaked; they have been reported */
     memset(&standard, 0, sizeof standard);
 }
 
@@ -85,7 +87,7 @@ static void forget(cudaStream_t stream)
     free(stream);
 }
 
-/* Runs the head of the stream once. */
+/* Runs the task at the head of the stream once. */
 static Progress run_head(cudaStream_t s)
 {
     Task *task = s->head;
@@ -114,8 +116,8 @@ static bool may_draw(cudaStream_t s)
     return s->head != NULL && (s != &standard || world()->seed % 2 == 0);
 }
 
-/* Runs a task of the stream that the script puts first. `holds`: the task is a communication that
- * waits for other ranks; until they arrive, no other stream may run. */
+/* Runs a task of the stream that the script puts first. Sets *holds if the task is a communication
+ * that waits for other ranks; no other stream may run until they arrive. */
 static Progress run_first(bool *holds)
 {
     cudaStream_t s = streams;
@@ -128,7 +130,7 @@ static Progress run_first(bool *holds)
     return p;
 }
 
-/* Runs one random task; false: all streams wait. */
+/* Runs one random task. Returns false if all streams wait. */
 static bool run_one(void)
 {
     uint32_t n = 0;
@@ -162,7 +164,7 @@ static double clock_now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Sleeps while streams wait for other processes, and longer if these take long. */
+/* Sleeps while streams wait for other processes, longer each time. */
 static void rest(void)
 {
     n_rests++;
@@ -177,7 +179,7 @@ void double_run_until(bool (*done)(void *self), void *self)
             moved_s = clock_now_s();
             continue;
         }
-        /* Streams may be waiting for other processes. */
+        /* streams may be waiting for other processes */
         if (clock_now_s() - moved_s > STUCK_S) double_misuse("the streams wait for each other");
         rest();
     }
@@ -337,9 +339,10 @@ static void run_staged(void *args)
     free(s->copy);
 }
 
-/* Synchronous calls use the default stream. It does not wait for nonblocking streams, nor they for
- * it. So the work of nonblocking streams runs before or after, at random. A copy from pageable
- * memory returns when the memory has been read, perhaps before the data arrive. */
+/* Synchronous calls use the default stream. Nonblocking streams and the default stream do not wait
+ * for each other. So work of nonblocking streams runs before or after such a call, at random. A
+ * copy from pageable memory returns when that memory has been read, maybe before the data
+ * arrive. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CUDA_CALL(cudaMemcpy);
@@ -458,7 +461,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 typedef struct OfEvent {
     Task task;
     cudaEvent_t event;
-    uint64_t generation; /* 0: the event's current generation when it runs (in a graph) */
+    uint64_t generation; /* 0: the event's generation at the time when the task runs (in a graph) */
 } OfEvent;
 
 static Progress run_record(Task *task, void *state)
@@ -481,7 +484,7 @@ static cudaError_t record(cudaEvent_t event, cudaStream_t stream, unsigned flags
 {
     bool external = flags == cudaEventRecordExternal;
     if (external && stream->graph == NULL) return world()->last = cudaErrorIllegalState;
-    if (stream->graph && !external) { /* a mark in the graph */
+    if (stream->graph && !external) { /* becomes a node without work */
         double_capture(stream, NULL);
         event->graph = stream->graph;
         event->node = stream->last;
@@ -514,7 +517,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     CUDA_CALL(cudaStreamWaitEvent);
     (void)flags;
     if (event->graph) {
-        if (stream->graph == NULL) { /* the stream joins the capture */
+        if (stream->graph == NULL) { /* the stream becomes part of the capture */
             stream->graph = event->graph;
             stream->last = 0;
             stream->n_waits = 0;

@@ -1,6 +1,6 @@
 /* Bulk copies to global memory, and the counters that order the blocks of a launch, on the CPU: see
- * hopper_on_cpu.h. Blocks run one after the other, so a block finds the counter of an earlier
- * ticket set already. If it never gets the value, the test ends. */
+ * hopper_on_cpu.h. Blocks run one after the other. So a block that waits for the counter of an
+ * earlier ticket finds it set already. If it never gets that value, the test ends. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
@@ -9,7 +9,7 @@
 enum { MAX_THREADS = 1024, MAX_BULKS = 4 };
 
 typedef struct Bulk {
-    float *to, *value; /* value: the number read; NULL: not read yet */
+    float *to, *value; /* value: the number that was read; NULL: not read yet */
     const unsigned char *from;
     uint32_t bytes;
     bool add, arrived;
@@ -18,7 +18,7 @@ typedef struct Bulk {
 static struct Turn {
     Bulk bulk[MAX_BULKS];
     uint32_t n;
-    uint64_t block; /* serial number of the block that has waited for its turn */
+    uint64_t block; /* number of the block that has waited for its turn */
 } turns[MAX_THREADS];
 
 static bool is_early;
@@ -83,7 +83,7 @@ void bulk_add(float *to, unsigned char *from, uint32_t bytes)
     begin_bulk(to, from, bytes, true);
 }
 
-/* The thread works alone in its warp, so its next arrival has no barrier of lanes before it. */
+/* The thread works alone in its warp, so no barrier of lanes precedes its next arrival. */
 void bulks_read(void)
 {
     struct Turn *t = &turns[threadIdx.x];

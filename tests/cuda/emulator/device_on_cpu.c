@@ -6,8 +6,8 @@
 
 #include "tests/cuda/emulator/watch.h"
 
-/* Stacks lie a power of two and 17 cache lines apart. With a power of two alone, all stacks would
- * share few lines of the processor's cache. */
+/* Stacks are a power of two and 17 cache lines apart. At a power of two alone, all stacks would
+ * compete for a few lines of the processor's cache. */
 enum { MAX_THREADS = 1024, STACK_BYTES = (128 << 10) + 17 * 64, GUARD = 64, NONE = MAX_THREADS };
 static const unsigned char guard_byte = 0xa5;
 
@@ -15,13 +15,13 @@ typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, END
 typedef struct Context {
     void *stack, *frame, *resumes;
 } Context;
-/* What a thread has told the others of its warp. */
+/* What a thread has announced to its warp at a barrier. */
 typedef struct Arrival {
     WarpWork *work; /* done when all lanes have come; NULL: nothing */
     uint32_t mask;  /* lanes of the warp barrier */
     bool orders;    /* the barrier orders the lanes' memory accesses */
 } Arrival;
-/* A shuffle: the value that a thread gives, the value that it gets, and whose value that is. */
+/* A shuffle: the value that a thread gives, the value that it gets, and from which lane. */
 typedef struct Exchange {
     uint64_t given, got;
     uint32_t from;
@@ -34,7 +34,7 @@ typedef struct Wait {
 DeviceIndex device_thread, device_block, device_block_size, device_grid_size;
 void *device_shared;
 
-/* By thread. Each loop over threads reads few of these fields, so each has an array of its own. */
+/* One array for each field of a thread. A loop over threads reads few of these fields. */
 static Context contexts[MAX_THREADS];
 static unsigned char states[MAX_THREADS]; /* FiberState */
 static Arrival arrivals[MAX_THREADS];
@@ -58,7 +58,8 @@ static uint64_t random_next(void)
     return random_state;
 }
 
-/* Visits 0 .. n - 1: from `first` on in steps of `stride`, which is coprime to n. */
+/* An order in which 0 .. n - 1 are visited: from `first` on, in steps of `stride`. n and stride
+ * have no common factor. */
 typedef struct Order {
     uint64_t first, stride;
 } Order;
@@ -86,7 +87,7 @@ static uint32_t order_next(Order order, uint32_t at, uint32_t n)
 
 /* ---- switching ---- */
 
-/* Inlined, because a processor always predicts a return to another stack wrongly. */
+/* Inlined, because a processor always mispredicts a return to another stack. */
 #ifndef __x86_64__
 #error "write switch_to for this processor: it saves what a called function must keep"
 #endif
@@ -113,14 +114,14 @@ static void set_state(uint32_t i, FiberState state)
     states[i] = (unsigned char)state;
 }
 
-/* A pass runs each READY thread once, of `n` from `first` on, up to its next barrier. */
+/* A pass runs once each READY thread, of `n` threads from `first` on, up to its next barrier. */
 static struct Pass {
     Order order;
     uint32_t first, n, at, left; /* the place of the next thread; how many are left */
     uint32_t end;                /* the number of threads of the block */
 } pass;
 
-/* Returns the next READY thread of the pass, or NONE. */
+/* Returns the pass's next READY thread, or NONE. */
 static uint32_t next_of_pass(void)
 {
     while (pass.left > 0) {
@@ -138,8 +139,8 @@ static void choose(uint32_t i)
     device_thread.x = i;
 }
 
-/* Leaves the running thread in this state. The next thread of the pass continues, without a switch
- * to the scheduler in between. */
+/* Leaves the running thread in this state. The pass's next thread continues at once, without a
+ * switch to the scheduler. */
 static inline void rest(FiberState state)
 {
     const uint32_t mine = running;
@@ -281,7 +282,7 @@ uint32_t atomicAdd(uint32_t *p, uint32_t x)
     return old;
 }
 
-/* Returns true if all lanes have come to the warp barrier of thread i. */
+/* Returns true if all lanes have come to the warp barrier at which thread i waits. */
 static bool is_complete(uint32_t first, uint32_t i)
 {
     const Arrival mine = arrivals[i];
@@ -294,8 +295,8 @@ static bool is_complete(uint32_t first, uint32_t i)
     return true;
 }
 
-/* In the warp that begins with thread `first`: releases threads whose barrier is complete, or whose
- * wait is over. */
+/* Releases threads of the warp that begins with thread `first`: those whose barrier is complete,
+ * and those whose wait is over. */
 static bool release_warp(uint32_t first, uint32_t n)
 {
     bool any = false;
@@ -315,7 +316,7 @@ static bool release_warp(uint32_t first, uint32_t n)
     return any;
 }
 
-/* Returns true when all threads have ended. */
+/* Releases what can continue. Returns true when all threads have ended. */
 static bool release(uint32_t n)
 {
     if (n_in[ENDED] == n) return true;
@@ -343,8 +344,8 @@ static void run_all_a_little(uint32_t n)
     run_pass(0, n, n, draw_order(n));
 }
 
-/* Runs one warp after the other, each as far as possible. So warps overtake each other where they
- * may. */
+/* Runs one warp after the other, each as far as possible. So warps get far ahead of each other
+ * where they may. */
 static void run_warps_far(uint32_t n)
 {
     uint32_t n_warps = (n + 31) / 32;
@@ -361,7 +362,7 @@ static void run_block(uint64_t block, uint32_t n)
     n_blocks++;
     unsigned char *shared = aligned_alloc(128, (current->shared_bytes + GUARD + 127) / 128 * 128);
     assert(shared != NULL);
-    memset(shared, 0xff, current->shared_bytes); /* a NaN for every width of numbers */
+    memset(shared, 0xff, current->shared_bytes); /* NaNs in numbers of every width */
     memset(shared + current->shared_bytes, guard_byte, GUARD);
     device_shared = shared;
     watch_block(shared, current->shared_bytes);
@@ -432,8 +433,8 @@ uint64_t device_n_launches(void)
     return n_launches;
 }
 
-/* Bytes of shared memory that a block may request. (CUDA C++ Programming Guide, technical
- * specifications per compute capability.) */
+/* Returns how many bytes of shared memory a block may request. (CUDA C++ Programming Guide,
+ * technical specifications per compute capability.) */
 static uint64_t most_shared(uint32_t compute_capability)
 {
     static const struct {

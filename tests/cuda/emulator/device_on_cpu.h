@@ -1,8 +1,9 @@
 /* Defines the names of kernels/cuda/device.cuh for the CPU. Kernels are compiled as C with this
- * file included first, and run thread by thread. Every thread is a fiber. At a barrier or shuffle
- * it lets other threads of its block or warp run, in an order drawn from a seed. Shared memory is
+ * file included first, and run thread by thread. Every thread is a fiber. At a barrier or a
+ * shuffle, other threads of its block or warp run, in an order drawn by a seed. Shared memory is
  * full of NaNs when a block begins. Three errors end the test: a wide load that is not aligned, a
- * barrier that some threads of a block never reach, and more shared memory than a device has. */
+ * barrier that some threads of a block never reach, and the use of more shared memory than a device
+ * has. */
 #ifndef TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
 #define TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
 
@@ -70,8 +71,8 @@ typedef struct float4 {
     float x, y, z, w;
 } float4;
 
-/* Every kernel of the program, with the launch bounds of its definition. test_resources checks
- * them. */
+/* Every kernel of the program, with the launch bounds of its definition, which test_resources
+ * checks. */
 typedef struct DeviceKernel {
     const char *name;
     uint32_t threads, blocks_per_sm;
@@ -131,11 +132,11 @@ static inline void __syncwarp(void)
 void __threadfence(void);
 /* Lets other threads run until `is_over` returns true. If that never happens, the test ends. */
 void device_wait_until(bool (*is_over)(void *what), void *what);
-void device_stall(void);            /* lets other threads run first, as if this thread were slow */
+void device_stall(void);            /* lets other threads run first, as if this one were slow */
 uint64_t device_shared_bytes(void); /* bytes of shared memory of this launch */
-uint64_t device_block_serial(void); /* number of the block since the start, from 1 */
+uint64_t device_block_serial(void); /* number of the block since the program began, from 1 */
 
-/* Returns the value of lane `from(lane)` of the warp. */
+/* Returns the value that lane `from` of the warp gives. */
 uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from);
 uint32_t __ballot_sync(uint32_t mask, int predicate);
 #define DEVICE_SHUFFLE(type, name)                                                                 \

@@ -1,5 +1,5 @@
-/* Barriers in shared memory, boxes of tensors, and registers that warps hand to each other, on the
- * CPU: see hopper_on_cpu.h. products_on_hopper.c has the products. */
+/* Barriers in shared memory, boxes (copies of tiles of tensors), and registers that warps hand to
+ * each other, on the CPU: see hopper_on_cpu.h. products_on_hopper.c has the products. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
@@ -13,7 +13,7 @@ static const unsigned char barrier_mark[BARRIER_BYTES] = "mbarrier";
 typedef struct Barrier {
     unsigned char *at;
     uint32_t arrivals, pending, parity; /* counts of the current phase */
-    int64_t bytes;                      /* bytes expected and not yet arrived */
+    int64_t bytes;                      /* bytes that are expected but have not arrived */
     bool ready, async;                  /* visible to other threads; visible to boxes */
     uint32_t by;                        /* the thread that initialised the barrier */
 } Barrier;
@@ -32,8 +32,8 @@ static struct Block {
     Box box[MAX_BOXES];
     uint32_t n_barriers, n_boxes;
     uint32_t here[NUMBERED], round[NUMBERED], warps[NUMBERED];
-    uint32_t last_turn[NUMBERED][1024]; /* for each numbered barrier: 1 + the last round to which
-                                           the thread came */
+    /* for each numbered barrier: 1 + the last round to which the thread came */
+    uint32_t last_turn[NUMBERED][1024];
     uint32_t registers[1024], pool;
 } block;
 
@@ -182,8 +182,8 @@ static void arrive(Barrier *b)
     end_phase(b);
 }
 
-/* Other threads may run after the arrival, so threads that wait for it can continue before this
- * one. */
+/* Lets other threads run after the arrival, so that threads that wait for it may continue before
+ * this one. */
 void barrier_arrive(Shared at)
 {
     arrive(barrier_at(at));
@@ -265,7 +265,7 @@ typedef struct Wait {
     uint32_t parity;
 } Wait;
 
-/* The latest box arrives first, because boxes have no order. */
+/* The latest box arrives first, because boxes arrive in no fixed order. */
 static bool phase_is_over(void *what)
 {
     const Wait *w = what;
@@ -314,7 +314,7 @@ void barrier_threads(uint32_t number, uint32_t threads)
     device_wait_until(round_is_over, &mine);
 }
 
-/* A turn orders no memory accesses, so the watch is not told of it. */
+/* A turn orders no memory accesses, so watch.c does not learn of it. */
 static Round take_turn(uint32_t number, uint32_t threads)
 {
     struct Block *b = this_block();

@@ -1,11 +1,13 @@
 /* Defines the names of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules stated
- * there. A product writes its registers when it is awaited. Until then these registers, and those
- * of a left factor, hold a NaN with a known pattern. The test ends if a register no longer has that
- * pattern at the wait. A product finds its shared operands by the descriptor. It reads them at
- * issue or at the wait, as the test selects. Boxes arrive when they are fetched, or only when a
- * thread must wait for them. Bulk copies to global memory read and arrive at once or as late as
- * possible, like boxes. Each must have its turn: a counter_wait must stand before it, and a
- * counter_set after the wait for its end. */
+ * there.
+ *
+ * A product writes its registers when it is awaited. Until then, these registers and those of a
+ * left factor hold a NaN with a known pattern. If a register has lost this pattern at the wait, the
+ * test ends. A product finds its operands in shared memory by a descriptor. It reads them at issue
+ * or at the wait, as the test selects. A box (a tile of a tensor) arrives when it is fetched, or
+ * only when a thread must wait for it. Bulk copies to global memory read and arrive at once, or as
+ * late as possible. Each must have its turn: a counter_wait must precede it, and a counter_set must
+ * follow the wait for its end. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 
@@ -13,23 +15,23 @@
 
 /* ---- for tests ---- */
 
-/* Sets when products read shared memory and when boxes arrive. A device may do either, or anything
- * between. */
+/* Choose when products read shared memory, and when boxes arrive. A device may do either, or
+ * anything in between. */
 void device_products_read_early(bool early);
 void device_boxes_arrive_early(bool early);
-/* Returns the number of products, boxes and phases for which no thread waited, in all blocks since
+/* Returns the number of products, boxes and phases that no thread has awaited, in all blocks since
  * the last call. */
 uint32_t device_hopper_under_way(void);
 
-/* From now on, one instruction is faulty, as if the kernel lacked it. Tests use this to test the
- * other tests. */
+/* Makes one instruction faulty from now on, as if the kernel lacked it. This tests the other
+ * tests. */
 typedef enum HopperFault {
     HOPPER_sound,
     HOPPER_no_wait_for_boxes,    /* no wait for a full slot */
-    HOPPER_no_wait_for_slots,    /* waits of thread 0 for an empty slot are left out */
-    HOPPER_wrong_phase,          /* waits are for the other parity */
+    HOPPER_no_wait_for_slots,    /* thread 0 does not wait for empty slots */
+    HOPPER_wrong_phase,          /* waits are for the wrong parity */
     HOPPER_no_wait_for_products, /* no wait for products */
-    HOPPER_one_group_too_many,   /* one group too many is left running */
+    HOPPER_one_group_too_many,   /* one group too many stays running */
     HOPPER_no_products_fence,
     HOPPER_no_barriers_ready,
     HOPPER_no_shared_to_async,
@@ -38,14 +40,14 @@ typedef enum HopperFault {
     HOPPER_map_not_swizzled,
     HOPPER_matrix_not_swizzled,
     HOPPER_wrong_stride, /* wrong stride of a matrix in shared memory */
-    HOPPER_no_tail_mask, /* tensors end before the last unmasked rows */
-    HOPPER_no_turn,      /* adding to dQ waits for no counter */
+    HOPPER_no_tail_mask, /* tensors end before the last rows that are not masked */
+    HOPPER_no_turn,      /* adding to dQ does not wait for its counter */
     HOPPER_no_bulks_wait,
     HOPPER_n_faults
 } HopperFault;
 enum { HOPPER_TAIL = 60 }; /* number of rows that a tensor lacks with HOPPER_no_tail_mask */
 void device_hopper_fault(HopperFault fault);
-/* Sets which tensors lack rows with HOPPER_no_tail_mask: those with this many rows. */
+/* Sets which tensors lack rows with HOPPER_no_tail_mask: those with exactly this many rows. */
 void device_hopper_tail(uint64_t rows);
 
 /* ---- for kernels ---- */
@@ -90,16 +92,16 @@ void products_commit(void);
 void products_wait(uint32_t groups);
 void products_wait_behind(float x, unsigned char *spare);
 
-/* A is given by a descriptor or, if that is 0, in four registers. */
+/* If `a` is 0, four registers hold A; otherwise `a` is its descriptor. */
 typedef struct DeviceProduct {
     DType dtype;
     uint32_t n; /* columns */
     float *d;   /* [n / 2] */
     uint64_t a, b;
     uint32_t *registers;
-    bool columns; /* rows of B in memory belong to numbers of k */
+    bool columns; /* B is stored with one row for each k */
     bool add;
-    bool turned; /* rows of A in memory belong to numbers of k */
+    bool turned; /* A is stored with one row for each k */
 } DeviceProduct;
 void device_product(const DeviceProduct *p);
 

@@ -1,6 +1,7 @@
-/* The double's kernels are the device's own, thread by thread (device_on_cpu.h). Contractions,
- * which a library computes on a device, are the CPU's. On compute capability 9.0, attention uses
- * Hopper's instructions wherever it can, as if its kernels had been timed and were the fastest. */
+/* The double's kernels are the device's own, run thread by thread (device_on_cpu.h). Contractions,
+ * which a library computes on a device, run on the CPU's kernels. On compute capability 9.0,
+ * attention uses Hopper's instructions wherever it can, as if its kernels had been timed and found
+ * the fastest. */
 #include "tests/cuda/emulator/kernels_emulated.h"
 
 #include <stdio.h>

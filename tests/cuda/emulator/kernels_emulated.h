@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Number of calls of attention and its gradient so far by the kernels with Hopper's instructions,
- * and by others. */
+/* How many calls of attention and its gradient ran so far with Hopper's instructions, and how many
+ * did not. */
 typedef struct EmulatedAttention {
     uint32_t hopper, others;
 } EmulatedAttention;

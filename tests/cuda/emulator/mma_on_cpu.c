@@ -5,7 +5,7 @@
 
 enum { WARPS = 32, MAX_COPIES = 256 };
 
-/* The values that each lane of each warp gives to an instruction of all lanes, and gets. */
+/* What each lane passes to an instruction of the whole warp, and what it gets. */
 typedef struct Lane {
     float a[8], b[4], sum[4]; /* a product */
     const unsigned char *row; /* matrices that are loaded */
@@ -19,7 +19,7 @@ static Lane *mine(void)
     return &lanes[threadIdx.x / 32][threadIdx.x % 32];
 }
 
-/* Runs an instruction for all lanes of the warp, which must all be there. */
+/* Runs an instruction for all lanes of the warp, once all have arrived. */
 static void all_lanes(WarpWork *work)
 {
     assert(blockDim.x % 32 == 0);
@@ -36,7 +36,8 @@ static void unpack(DType t, const uint32_t *word, uint32_t n, float *number)
     number_widen(t, half, number, 2 * n);
 }
 
-/* Returns two neighbours along k: read_a of row `row` of A, read_b of column `column` of B. */
+/* Each returns two numbers with neighbouring k: read_a of row `row` of A, read_b of column `column`
+ * of B. */
 static const float *read_a(const Lane *warp, uint32_t row, uint32_t k)
 {
     return &warp[row % 8 * 4 + k % 8 / 2].a[(row / 8 + k / 8 * 2) * 2];
@@ -108,7 +109,7 @@ typedef struct Copy {
 } Copy;
 static struct Copies {
     Copy copy[MAX_COPIES];
-    uint32_t n, group; /* group: the one that is open */
+    uint32_t n, group; /* group: the one to which copies are now added */
 } copies[WARPS * 32];
 
 static bool is_early;
@@ -141,8 +142,8 @@ void copies_commit(void)
     copies[threadIdx.x].group++;
 }
 
-/* With 0 groups left the thread starts anew, because no copy may be running at the end of a kernel.
- */
+/* With 0 groups left, the thread starts from an empty list. No copy may be running at the end of a
+ * kernel. */
 void copies_wait(uint32_t groups)
 {
     struct Copies *mine = &copies[threadIdx.x];

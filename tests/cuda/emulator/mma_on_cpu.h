@@ -1,6 +1,7 @@
 /* Defines the names of kernels/cuda/product/mma.cuh for the CPU, with the layouts of the PTX
- * manual. Every lane passes its registers, the warp meets, and each lane reads the elements of its
- * results out of the others' registers. Copies arrive only when they are awaited, or at once. */
+ * manual. Every lane passes its registers, and the warp meets. Each lane then computes the elements
+ * of its result from the registers of all lanes. Copies arrive at once, or only when they are
+ * awaited. */
 #ifndef TANDEM_TESTS_CUDA_MMA_ON_CPU_H
 #define TANDEM_TESTS_CUDA_MMA_ON_CPU_H
 
@@ -42,10 +43,10 @@ static inline void load_matrices_transposed(uint32_t r[4], Shared row)
 void copy_start(Shared to, const void *from, bool whole);
 void copies_commit(void);
 void copies_wait(uint32_t groups);
-/* For tests: copies arrive at once, while others may still read the old data. A device may do
- * either, or anything between. */
+/* For tests: copies arrive at once, while other threads may still read the old data. A device may
+ * do either, or anything in between. */
 void device_copies_arrive_early(bool early);
-/* For tests, after a launch: number of copies that were never awaited. */
+/* For tests, after a launch: returns the number of copies that no thread has awaited. */
 uint32_t device_copies_under_way(void);
 
 #include "tests/cuda/emulator/hopper_on_cpu.h"

@@ -1,6 +1,6 @@
-/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each warp computes its 16 rows from
- * shared memory, as the descriptors say, and from the registers of its lanes. Each lane gets the
- * elements that the PTX manual gives to it. */
+/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each warp computes its 16 rows, from
+ * shared memory as the descriptors say, and from the registers of its lanes. Each lane gets the
+ * elements that the PTX manual assigns to it. */
 #include <stdlib.h>
 
 #include "tests/cuda/emulator/hopper_private.h"
@@ -15,8 +15,8 @@ enum {
     ROWS = 16,
     MAX_COLUMNS = 128
 };
-/* Contents of the registers of A and D until they are awaited (a NaN in fp32, and in bf16 one of
- * two), so that a kernel that reads them computes wrong numbers. */
+/* What the registers of A and D contain until the product is awaited: a NaN in fp32; in bf16, one
+ * of the two numbers is a NaN. So a kernel that reads them too early computes wrong numbers. */
 static const uint32_t under_way = 0x7fc0dead;
 
 typedef struct Issued {
@@ -26,7 +26,7 @@ typedef struct Issued {
     bool computed;
 } Issued;
 
-/* A running D: its future result. */
+/* The registers of D while a product runs, and its result. */
 typedef struct Held {
     float *d;
     uint32_t n, products;
@@ -36,8 +36,8 @@ typedef struct Held {
 static struct Thread {
     Issued issued[MAX_PRODUCTS];
     Held held[MAX_HELD];
-    uint32_t n_issued, n_held, group; /* group: the one that is open */
-    uint32_t running;                 /* the wait leaves as many groups running */
+    uint32_t n_issued, n_held, group; /* group: the one to which products are now added */
+    uint32_t running;                 /* the wait leaves this many groups running */
     bool fenced;
 } threads[MAX_THREADS];
 
@@ -58,8 +58,8 @@ uint32_t hopper_products_under_way(void)
 
 /* ---- operands ---- */
 
-/* Most of the tests' time is spent here. hopper_memory() checks that memory belongs to the block.
- */
+/* Most of the tests' time is spent here, so the sanitizers are off. hopper_memory() checks that
+ * memory belongs to the block. */
 #define INNER_LOOP __attribute__((no_sanitize("address", "undefined")))
 
 INNER_LOOP static float widen(DType t, uint16_t bits)
@@ -80,7 +80,7 @@ INNER_LOOP static float widen(DType t, uint16_t bits)
     return half[bits];
 }
 
-/* Returns the offset of number k of row mn by the PTX manual's layouts, in bytes, without and with
+/* Returns the offset of number k of row mn, in bytes, by the PTX manual's layouts: without, or with
  * the swizzle of 128 bytes. */
 INNER_LOOP static uint32_t offset_of(bool swizzled, bool columns, uint32_t leading, uint32_t stride,
                                      uint32_t mn, uint32_t k)
@@ -156,7 +156,7 @@ INNER_LOOP static void read_rows(const struct Thread *warp, uint32_t first, uint
 
 typedef float Four __attribute__((vector_size(16)));
 
-/* sum[column] is summed along k in ascending order. */
+/* Adds to sum[column] along k in ascending order. */
 INNER_LOOP static void multiply_row(const float a[DEPTH], Four b[DEPTH][MAX_COLUMNS / 4],
                                     uint32_t n, Four sum[MAX_COLUMNS / 4])
 {
@@ -243,7 +243,7 @@ static void hold(struct Thread *t, const DeviceProduct *p)
     h->products++;
 }
 
-/* Takes the contents of A's registers. No running product may have them yet. */
+/* Takes over the contents of A's registers. No running product may use them already. */
 static void hold_a(struct Thread *t, uint32_t index)
 {
     uint32_t *const at = t->issued[index].p.registers;
@@ -254,8 +254,8 @@ static void hold_a(struct Thread *t, uint32_t index)
     for (int k = 0; k < 4; k++) at[k] = under_way;
 }
 
-/* Gives the registers of A back after the product, and checks that nothing has written them
- * meanwhile. */
+/* Gives back the registers of A after the product, and checks that nothing has written them in the
+ * meantime. */
 static void give_back_a(const Issued *i)
 {
     for (int k = 0; k < 4; k++)
@@ -264,7 +264,7 @@ static void give_back_a(const Issued *i)
     memcpy(i->p.registers, i->a, sizeof i->a);
 }
 
-/* Watches `rows` of 16 numbers each, 16 bytes at a time. */
+/* Reports accesses to `rows` of 16 numbers each to watch.c, 16 bytes at a time. */
 static void watch_matrix(uint64_t matrix, bool columns, uint32_t rows)
 {
     const uint32_t leading = (uint32_t)(matrix >> 16 & 0x3fff) << 4;
@@ -309,7 +309,7 @@ void products_commit(void)
 }
 
 /* The rows of A belong to the whole warpgroup until each of its warps has waited. They count as
- * read at this moment. */
+ * read at that moment. */
 static void note_rows_of_a(const DeviceProduct *p)
 {
     uint32_t stride = (uint32_t)(p->a >> 32 & 0x3fff) << 4;
@@ -334,7 +334,7 @@ static void finish(struct Thread *t, const Issued *i)
     *h = t->held[--t->n_held];
 }
 
-/* All lanes compute before any continues and writes its registers. */
+/* All lanes compute before any of them continues and writes its registers. */
 void products_wait(uint32_t groups)
 {
     struct Thread *t = &threads[threadIdx.x];
@@ -354,7 +354,7 @@ void products_wait(uint32_t groups)
     device_warp_meets(0xffffffffu);
 }
 
-/* The address must be inside the block's memory, although nothing is stored. */
+/* The address must be in the block's memory, although nothing is stored there. */
 void products_wait_behind(float x, Shared spare)
 {
     (void)hopper_memory(shared_window(spare), sizeof x);

@@ -1,4 +1,4 @@
-/* See target.h: the CPU runs the threads, without libraries. */
+/* See target.h: the CPU runs the threads, and there are no libraries. */
 #include "tests/cuda/target.h"
 
 #include <stdio.h>
@@ -68,7 +68,7 @@ bool target_has(uint32_t compute_capability)
     return compute_capability >= 80;
 }
 
-/* 9.0 counts, because Hopper's instructions are emulated. */
+/* 9.0 counts as present, because Hopper's instructions are emulated. */
 bool target_is(uint32_t compute_capability)
 {
     return compute_capability == 80 || compute_capability == 90;

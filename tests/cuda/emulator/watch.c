@@ -1,10 +1,13 @@
 /* See watch.h: the order of accesses, and the memory that may be touched. watch_count.c counts.
  *
  * Time is a counter that every barrier advances. An access of thread A at time t precedes the
- * current access of thread B in three cases. t is before the block's last barrier. Or both are in
- * one warp, and t is before its last barrier. Or B's warp has learnt of A's warp up to a time after
- * t. For every four bytes the last write and three reads are kept: the last read, the last by
- * another thread of the same warp, and the last by another warp. */
+ * current access of thread B in three cases:
+ *   - t is before the block's last barrier
+ *   - both are in one warp, and t is before that warp's last barrier
+ *   - B's warp knows (through a barrier in memory) A's accesses up to a time after t
+ *
+ * For every four bytes, the last write and three reads are kept: the last one, the last one by
+ * another thread of the same warp, and the last one by another warp. */
 #define _GNU_SOURCE
 #include "tests/cuda/emulator/watch_private.h"
 
@@ -26,9 +29,9 @@ enum {
 #define ARENA (UINT64_C(4) << 30) /* bytes of addresses; pages are allocated when touched */
 
 typedef struct Access {
-    uint32_t time; /* of a block before this one if it is less than watch.begun */
+    uint32_t time; /* belongs to an earlier block if it is less than watch.begun */
     uint16_t thread;
-    uint8_t bytes; /* a bit for each byte of the word */
+    uint8_t bytes; /* one bit for each byte of the word */
     bool atomic;
 } Access;
 
@@ -36,8 +39,8 @@ typedef struct Word {
     Access write, read[READS];
 } Word;
 
-/* The state of a barrier in shared memory. For each warp it says up to which time the arrivals know
- * that warp's accesses, in this phase and in the completed ones. */
+/* The state of a barrier in shared memory. For each warp, it states up to which time the arriving
+ * warps know that warp's accesses: in this phase, and in completed phases. */
 typedef struct Phases {
     uint32_t arrived[MAX_WARPS], over[MAX_WARPS];
 } Phases;
@@ -45,10 +48,10 @@ typedef struct Phases {
 static struct Watch {
     const char *kernel;
     uint32_t time, launched, begun; /* when this kernel began; when this block began */
-    uint32_t since;                 /* time at which the current memory began */
+    uint32_t since;                 /* the time at which the current memory was allocated */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
-    /* the last times at which the thread called the fence, latest first */
+    /* the last times at which the thread called the fence; the latest comes first */
     uint32_t to_async_at[MAX_THREADS][FENCES];
     Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
@@ -84,7 +87,7 @@ void *watch_alloc(uint64_t bytes)
     return watched.arena + at;
 }
 
-/* Space is reused when none of it is in use. */
+/* Memory is reused once none of it is in use. */
 void watch_free(void *at)
 {
     if (at == NULL || --watch.live > 0) return;
@@ -157,7 +160,7 @@ void watch_warps_barrier(uint32_t warps)
             watch.learnt[w][of] = warps >> of & 1 ? watch.time : all[of];
 }
 
-/* One lane arrives for its warp, with everything before the warp's last barrier. */
+/* One lane arrives for its warp. This covers all accesses before the warp's last barrier. */
 void watch_arrive(uint32_t barrier, uint32_t warp)
 {
     assert(barrier < MAX_PHASES);
@@ -288,7 +291,8 @@ void watch_to_async(void)
     at[0] = ++watch.time;
 }
 
-/* True if the writing thread has called the fence after the write, and this call precedes `now`. */
+/* Returns true if the writing thread has called the fence after the write, and this call precedes
+ * `now`. */
 static bool is_fenced(const Access *write, const Access *now)
 {
     for (int i = 0; i < FENCES; i++) {

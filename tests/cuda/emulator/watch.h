@@ -42,14 +42,14 @@ void watch_waited(uint32_t barrier, uint32_t warp);
 void watch_read(const void *at, uint64_t bytes);
 void watch_write(void *at, uint64_t bytes);
 void watch_atomic(void *at, uint64_t bytes);
-/* the end of a write that was counted at its beginning */
+/* the end of a write that was counted when it began */
 void watch_arrival(void *at, uint64_t bytes);
 void watch_late_read(const void *at, uint64_t bytes); /* a read that is not counted */
 /* the next accesses to these bytes count as one access */
 void watch_wide(const void *at, uint64_t bytes);
-/* Boxes and products use another proxy. They may read stored data only if the storing thread has
- * called the fence after the store, and this thread comes after that. `replaced`: they overwrite
- * the memory from now on. */
+/* Boxes and products access memory through another proxy. They may read stored data only if the
+ * storing thread has called the fence after the store, and this thread comes later. `replaced`:
+ * they overwrite the memory from now on. */
 void watch_to_async(void);
 void watch_async(const void *at, uint64_t bytes, bool replaced);
 /* Returns memory for kernels. No byte of it may be touched before it is allowed. */
@@ -57,7 +57,7 @@ void *watch_alloc(uint64_t bytes);
 void watch_free(void *at);
 void watch_allow(const void *at, uint64_t bytes, bool allowed);
 void watch_count(bool on);
-/* watch_counts returns a kernel's counts since its last call. */
+/* Returns the counts of a kernel since the previous call. */
 WatchCounts watch_counts(const char *kernel);
 WatchCounts watch_counts_so_far(const char *kernel);
 /* Returns the name of the i-th kernel that was counted; NULL: there are no more. */

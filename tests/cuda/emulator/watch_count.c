@@ -19,7 +19,7 @@ typedef struct CountedKernel {
     WatchCounts counts;
 } CountedKernel;
 
-/* How often a thread has come to a place in the code. */
+/* How often a thread has reached a place in the code. */
 typedef struct Visits {
     const void *from;
     uint32_t thread, n;
@@ -47,7 +47,7 @@ static int compare_addresses(const void *x, const void *y)
     return *a < *b ? -1 : *a > *b;
 }
 
-/* Sorts the numbers and returns how many are different. */
+/* Sorts the numbers. Returns how many different ones there are. */
 static uint32_t different(uintptr_t *x, uint32_t n)
 {
     uint32_t found = n > 0;
@@ -56,7 +56,8 @@ static uint32_t different(uintptr_t *x, uint32_t n)
     return found;
 }
 
-/* Lists the 4-byte words that lanes [from, from + n) want; a shorter access wants a whole word. */
+/* Lists the 4-byte words that lanes [from, from + n) request. A shorter access requests a whole
+ * word. */
 static uint32_t words_of(const Request *r, uint32_t from, uint32_t n, uintptr_t word[LANES * 4])
 {
     uint32_t found = 0;
@@ -82,8 +83,8 @@ static void count_global(const Request *r, WatchCounts *c)
     c->fewest_sectors += (different(piece, pieces) + SECTOR_BYTES - 1) / SECTOR_BYTES;
 }
 
-/* Accesses of 8 bytes serve half a warp at once, of 16 bytes a quarter. Lanes that want the same
- * word share it; different words of one bank need separate passes. */
+/* Accesses of 8 bytes are served for half a warp at a time, of 16 bytes for a quarter. Lanes that
+ * request the same word share it. Different words of one bank need separate passes. */
 static void count_shared(const Request *r, WatchCounts *c)
 {
     uint32_t at_once = r->bytes > 8 ? 8 : r->bytes > 4 ? 16 : LANES;
@@ -164,7 +165,7 @@ void count_block_end(void)
     n_visits = 0;
 }
 
-/* ---- wide accesses: compilers split them, a device does not ---- */
+/* ---- wide accesses: compilers split them, but a device does not ---- */
 
 enum { WIDES = 16 };
 static struct Wide {
@@ -181,7 +182,7 @@ void watch_wide(const void *at, uint64_t bytes)
                                              (uint32_t)device_block_serial(), false};
 }
 
-/* Returns the thread's latest wide access that contains this one; NULL: none. */
+/* Returns the thread's latest wide access that contains this one, or NULL. */
 static struct Wide *wide_of(const void *at)
 {
     for (uint32_t i = 1; i <= WIDES && i <= n_wides; i++) {

@@ -1,5 +1,5 @@
 /* The functions that the compiler calls before loads and stores with -fsanitize=thread. They have
- * the names of its library, but our own code. See watch.h. */
+ * the names of its library's functions, but our own code. See watch.h. */
 #include "tests/cuda/emulator/watch_private.h"
 
 #define HOOK(name, bytes, kind)                                                                    \
@@ -38,7 +38,8 @@ void __tsan_func_entry(void *from)
 }
 void __tsan_func_exit(void) {}
 
-/* Host code that is compiled with the kernels reads the op table's address atomically. */
+/* Host code that is compiled together with the kernels reads the address of the op table
+ * atomically. */
 int64_t __tsan_atomic64_load(const volatile int64_t *at, int order);
 int64_t __tsan_atomic64_load(const volatile int64_t *at, int order)
 {

@@ -7,7 +7,7 @@
 
 typedef enum AccessKind { ACCESS_read, ACCESS_write, ACCESS_atomic } AccessKind;
 
-/* The memory whose accesses are watched: the shared memory of the running block, and memory for
+/* The memory whose accesses are watched: the shared memory of the running block, and memory of
  * kernels. `shared` is NULL while no block runs. */
 typedef struct WatchedMemory {
     unsigned char *shared, *arena;
@@ -16,8 +16,8 @@ typedef struct WatchedMemory {
 extern WatchedMemory watched;
 
 void watch_access_watched(const void *at, uint64_t bytes, AccessKind kind, const void *from);
-/* Records an access by the running thread, at address `from` of the code. Most accesses touch the
- * thread's own variables, which are not watched. */
+/* Records an access by the running thread; `from` is the address of the code. Most accesses are to
+ * the thread's own variables, which are not watched. */
 static inline void watch_access(const void *p, uint64_t bytes, AccessKind kind, const void *from)
 {
     const unsigned char *at = p;

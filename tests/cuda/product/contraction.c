@@ -1,5 +1,5 @@
-/* See contraction.h. The definition is a loop over all values of all letters and knows nothing of
- * matrices. */
+/* See contraction.h. The expected result comes from a loop over all values of all letters, which
+ * knows nothing of matrices. */
 #include "tests/cuda/product/contraction.h"
 
 #include <assert.h>
@@ -97,7 +97,8 @@ static uint64_t walk_index(const Walk *w, uint32_t arg)
     return (uint64_t)i;
 }
 
-/* The definition: the sum over all letters of each term times its operands' scales. */
+/* Computes the definition: for each output, the sum over all other letters of the products of both
+ * operands, times their scales. */
 double *contraction_expected(const Contraction *c)
 {
     Walk w = {.b = c->binding};
@@ -120,7 +121,7 @@ void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace)
 {
     uint32_t last = c->args.n_in + 1;
     uint64_t bytes = workspace(c->op, c->args.dtype, c->args.elements, last);
-    static void *all; /* memory that is never touched costs nothing */
+    static void *all; /* memory that is never touched takes no space */
     if (all == NULL) all = target_alloc(SCRATCH_BYTES);
     assert(bytes <= SCRATCH_BYTES);
     memset(all, 0xff, bytes < 1 << 20 ? bytes : 1 << 20);

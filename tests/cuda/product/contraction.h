@@ -16,13 +16,14 @@ typedef struct Contraction {
     KernelArgs args;
 } Contraction;
 
-/* Makes arguments in the target's memory: two inputs of type `in`, scales in fp32 (some are 0), the
- * output of type `out`. `draw` decides sizes and numbers; an odd draw accumulates. Scaled ops have
- * sizes with which 8-bit operands can be transposed; with an odd draw they are multiples of 16. */
+/* Makes arguments in the target's memory: two inputs of type `in`, scales in fp32 (some are 0), and
+ * the output of type `out`. `draw` determines sizes and numbers; if it is odd, the output
+ * accumulates. The sizes of scaled ops let 8-bit operands be transposed; with an odd draw they are
+ * multiples of 16. */
 Contraction contraction_of(OpKind op, uint64_t draw, DType in, DType out);
 void contraction_free(Contraction *c);
-/* Appends an argument with the number of bytes that the workspace table gives; its first bytes are
- * NaNs. All contractions share its memory. */
+/* Appends a scratch argument with the number of bytes that the workspace table states. Its first
+ * bytes are NaNs. All contractions share its memory. */
 void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace);
 /* Returns the output that the signature defines for the current arguments. */
 double *contraction_expected(const Contraction *c);

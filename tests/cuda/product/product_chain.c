@@ -68,7 +68,7 @@ static double gelu(double x, bool derivative)
                       : .5 * x * (1 + t);
 }
 
-/* Adds the bias's part to the expected result `value` [m,n] in fp64. */
+/* Adds the bias to the expected result `value` [m,n] in fp64. */
 static void add_rows(Chain *ch, OpKind op, const Form *f, DType t)
 {
     KernelArgs *a = &ch->args[ch->n];
@@ -114,7 +114,7 @@ static void add_sums(Chain *ch, const Form *f)
         for (int64_t j = 0; j < k; j++)
             ch->must_sums[i] += number_read(in, a->ptr[0], (uint64_t)(j * n + i));
     }
-    /* the kernel of bias_grad needs scratch */
+    /* the kernel of bias_grad needs scratch memory */
     set_arg(a, 2, array(ch, DT_f32, 1 << 16, 25), DT_u8, 1 << 18);
     ch->part[ch->n++] = (CudaChainPart){OP_bias_grad, a, 0};
 }
@@ -138,7 +138,7 @@ Chain chain_of(const Form *f, uint64_t draw, DType in, DType out)
     return ch;
 }
 
-/* If a chain is moved, its parts must point to its own arguments again. */
+/* Lets the parts point to the chain's own arguments. Needed after the chain was moved. */
 void chain_point(Chain *ch)
 {
     for (uint32_t i = 0; i < ch->n; i++) ch->part[i].args = &ch->args[i];
@@ -184,7 +184,7 @@ static const Form *form(const char *name)
     return NULL;
 }
 
-/* Returns a chain with n a multiple of 8. */
+/* Returns a chain of this form in which n is a multiple of 8. */
 Chain chain_of_eights(const char *name)
 {
     for (uint64_t draw = 0;; draw++) {
@@ -201,7 +201,7 @@ CudaContext chain_open_products(const CudaProductOptions *options)
     CudaError error;
     CudaContext cuda = *target_context();
     CudaProductOptions mine = *options;
-    /* without a device the double is used */
+    /* without a device, the double is used */
     if (cuda.products == NULL) cuda.compute_capability = 90;
     mine.compute_capability = cuda.compute_capability;
     mine.kernel = kernel_cuda;

@@ -1,7 +1,8 @@
-/* The library's description of a product: each row of ops.def, both gradients, all scalings. A loop
- * executes the description, column-major with its leading dimensions; the result must equal the
- * signature's sum over its letters. The same for our own kernels, which prepare 8-bit operands and
- * compute products of any types; and for the backend's call, which on a device uses the library. */
+/* The description of a product for the library, for each row of ops.def, both gradients, and all
+ * scalings. A loop executes the description, column-major with its leading dimensions. The result
+ * must equal the sum that the signature defines. The test does the same with our own kernels, which
+ * prepare 8-bit operands and compute products of any types, and with the backend's call, which uses
+ * the library on a device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +23,9 @@ static const GemmRules hopper = {
 /* unlike Hopper, Blackwell reads 8-bit operands in any layout */
 static const GemmRules blackwell = {.eight_bit = true, .outer_scales = true};
 
-/* The shapes of a case. Under compute-sanitizer, which takes a hundred times as long, only two run:
- * with the first the library is called, with the second the plain kernel. */
+/* The range of draws, which determine the shapes of a case. Under compute-sanitizer, which is a
+ * hundred times slower, only two run: one that calls the library, and one that uses the plain
+ * kernel. */
 static uint64_t first_draw(void)
 {
     return getenv("TANDEM_FEW_CASES") ? 1 : 0;
@@ -32,7 +34,7 @@ static uint64_t first_draw(void)
 static uint64_t end_of_draws(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    const uint64_t all = 3; /* a larger value takes longer and tests the same numbers */
+    const uint64_t all = 3; /* more draws would take longer and test the same code */
 #else
     const uint64_t all = 8;
 #endif
@@ -53,7 +55,7 @@ static uint64_t with_guard(OpKind op, const DType *dtype, const int64_t *element
     return gemm_scratch_bytes(op, dtype, elements, n_args, GUARD);
 }
 
-/* Prepares the operands in the scratch, as a launch does before the product. */
+/* Prepares the operands in the scratch, as a launch does before its product. */
 static void prepare(Contraction *c, const Gemm *g)
 {
     CudaError error;
@@ -93,8 +95,8 @@ static void run_described(Contraction *c, const Gemm *g, double *d)
             }
 }
 
-/* Runs our own kernel, or the backend's call: a library's, if the target has one that accepts the
- * call. It runs in two orders, which must give the same bits. */
+/* Runs our own kernel, or the backend's call. The latter uses a library if the target has one that
+ * accepts the call. It runs in two orders, which must give the same bits. */
 static void run_kernel(Contraction *c, CudaKernel kernel, double *d)
 {
     uint32_t z = c->args.n_in;
@@ -127,7 +129,7 @@ static CudaKernel called(Contraction *c)
     return kernel_cuda(c->op);
 }
 
-/* Checks one case in this way. Returns the number of products. */
+/* Checks one case in one way. Returns the number of products. */
 static int64_t check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DType out, Way way)
 {
     static const char *const ways[] = {"as described", "by the plain kernel",
@@ -145,7 +147,7 @@ static int64_t check(OpKind op, uint64_t draw, const GemmRules *rules, DType in,
         run_described(&c, &g, is);
     else
         run_kernel(&c, way == WAY_called ? called(&c) : NULL, is);
-    /* The library may add products of 8-bit numbers with 14 bits (fast accumulation). */
+    /* with fast accumulation, the library adds 8-bit products with only 14 bits */
     bool few_bits = way == WAY_called && g.scaling != SCALING_none && out == DT_f32;
     double tolerance = way == WAY_described ? 1e-12 : out != DT_f32 ? 1e-2 : few_bits ? 4e-3 : 1e-5;
     for (size_t i = 0; i < n; i++)
@@ -155,7 +157,7 @@ static int64_t check(OpKind op, uint64_t draw, const GemmRules *rules, DType in,
     return g.batch;
 }
 
-static void each_row(void **state)
+static void each_product_equals_its_definition(void **state)
 {
     (void)state;
     uint32_t n_rows = 0;
@@ -178,19 +180,19 @@ static void each_row(void **state)
         n_rows++;
     }
     assert_true(n_rows >= 7 * 9);
-    /* On a device whose library accepts none of them, only our own kernel would be tested. */
+    /* If a device's library accepted none of them, only our own kernel would have been tested. */
     assert_true(target_library_calls() != 0 || target_context()->products == NULL);
 }
 
-/* One product for each expert, which sets its output or adds to it, with each layout. */
-static void products_of_several(void **state)
+/* Ops with one product for each expert, which sets or adds to its output, with each layout. */
+static void one_product_for_each_expert_is_described(void **state)
 {
     (void)state;
     for (int k = 0; k < 3; k++)
         for (Way way = WAY_described; way <= WAY_called; way++) {
             const OpKind op = (OpKind)(OP_linear_experts + k);
             const DType real = way == WAY_described ? DT_f64 : DT_bf16;
-            /* odd draws accumulate, so seen[1] is for them */
+            /* odd draws accumulate: seen[1] */
             bool seen[2] = {false, false};
             for (uint64_t draw = 0; draw < 2 || !seen[0] || !seen[1]; draw++) {
                 assert_in_range(draw, 0, 40);
@@ -199,7 +201,7 @@ static void products_of_several(void **state)
         }
 }
 
-/* Before 10.0, the library only takes 8-bit operands that are contiguous along k; others are
+/* Before 10.0, the library accepts only 8-bit operands that are contiguous along k. Others are
  * transposed. */
 static void eight_bit_operands_lie_along_k(void **state)
 {
@@ -240,7 +242,7 @@ static void scratch_is_enough(void **state)
             assert_true(s.library + 1000 <= all);
             assert_int_equal(s.library % GEMM_ALIGN, 0);
             if (scaled) {
-                /* the same product on Ada, where scales may be applied after it */
+                /* the same product on Ada, where scales may be applied after the product */
                 Gemm after;
                 const GemmRules ada = gemm_rules(89, false);
                 gemm_of(op, &c.args, &ada, &after);
@@ -259,7 +261,7 @@ static void scratch_is_enough(void **state)
     }
 }
 
-/* Equal calls compare equal byte by byte; properties on which the library's choice may depend also
+/* Equal calls compare equal byte by byte. Properties on which the library's choice may depend also
  * change the name. */
 static void names_tell_calls_apart(void **state)
 {
@@ -284,9 +286,9 @@ static void names_tell_calls_apart(void **state)
     contraction_free(&c);
 }
 
-/* By the library's tables: 8-bit numbers from 8.9 on, along k alone on all but 10 and 11, a scale
- * for each row on 9.0 alone. */
-static void rules_of_each_device(void **state)
+/* Follows the library's tables. It accepts 8-bit numbers from 8.9 on, contiguous along k except on
+ * 10 and 11, and a scale for each row only on 9.0. */
+static void each_device_has_its_rules(void **state)
 {
     (void)state;
     static const struct {
@@ -304,7 +306,7 @@ static void rules_of_each_device(void **state)
     }
 }
 
-static void what_the_library_takes(void **state)
+static void unsupported_products_are_not_passed_on(void **state)
 {
     (void)state;
     static const struct {
@@ -330,7 +332,7 @@ static void what_the_library_takes(void **state)
         assert_int_equal(gemm_is_for_library(&g, &hopper), rows[i].hopper);
         gemm_of(rows[i].op, &c.args, &ampere, &g);
         assert_int_equal(gemm_is_for_library(&g, &ampere), rows[i].ampere);
-        /* 24 is not a multiple of 16, as the library demands of 8-bit rows */
+        /* the library demands 8-bit rows of multiples of 16, and 24 is none */
         if (rows[i].in == DT_e4m3) {
             c.args.size['k'] = c.binding->size['k'] = 24;
             gemm_of(rows[i].op, &c.args, &hopper, &g);
@@ -340,8 +342,8 @@ static void what_the_library_takes(void **state)
     }
 }
 
-/* The kernel that stores an operand's transpose reads words of four bytes. It makes an aligned
- * copy, so the library would take the product although the kernel cannot read the operand. */
+/* Our kernel that transposes an operand reads words of four bytes, and writes an aligned copy. The
+ * library would accept this copy, although the kernel cannot read an unaligned operand. */
 static void transposed_operands_are_aligned_too(void **state)
 {
     (void)state;
@@ -373,13 +375,13 @@ static void transposed_operands_are_aligned_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_row),
-        cmocka_unit_test(products_of_several),
+        cmocka_unit_test(each_product_equals_its_definition),
+        cmocka_unit_test(one_product_for_each_expert_is_described),
         cmocka_unit_test(eight_bit_operands_lie_along_k),
         cmocka_unit_test(scratch_is_enough),
         cmocka_unit_test(names_tell_calls_apart),
-        cmocka_unit_test(rules_of_each_device),
-        cmocka_unit_test(what_the_library_takes),
+        cmocka_unit_test(each_device_has_its_rules),
+        cmocka_unit_test(unsupported_products_are_not_passed_on),
         cmocka_unit_test(transposed_operands_are_aligned_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

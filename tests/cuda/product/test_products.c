@@ -17,7 +17,7 @@
 #include "tests/cuda/product/contraction.h"
 #include "tests/cuda/runtime_double.h"
 
-/* Choices stored in the test's memory. */
+/* Choices that are stored in the test's memory. */
 enum { MAX_KEPT = 32, CHOICE_BYTES = 64 };
 typedef struct Kept {
     uint32_t n, gets;
@@ -71,7 +71,7 @@ static void close_products(Session *s)
     assert_int_equal(cublas_double.objects + runtime_double.objects, 0);
 }
 
-/* Settles the choices as a single rank does after preparation. */
+/* Decides on the algorithms after preparation, as a run of a single rank does. */
 static void settle_alone(Session *s)
 {
     CudaProductChoice all[8];
@@ -94,12 +94,12 @@ static void assert_result(Contraction *c, const double *must, double tolerance)
     }
 }
 
-/* Returns how many products the library carried out in one call; 0: none. */
+/* Returns how many products the library computed in one call; 0: none. */
 static int64_t check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t capability)
 {
     CudaProductOptions options = hopper;
     options.compute_capability = capability;
-    /* half of the draws have several chunks */
+    /* half of the draws divide the product into several chunks */
     options.unscaled_bytes = draw & 2 ? 4096 : 0;
     cublas_double_reset();
     cublas_double.capability = capability;
@@ -119,7 +119,7 @@ static int64_t check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t
     return cublas_double.products ? g.batch : 0;
 }
 
-static void each_row(void **state)
+static void each_product_equals_its_definition(void **state)
 {
     (void)state;
     uint32_t by_library = 0, several = 0;
@@ -138,10 +138,10 @@ static void each_row(void **state)
     assert_true(several >= 3 * 4);       /* some rows take one product for each expert */
 }
 
-/* Outside 9.0 the library has no scale for each row, and outside 10 and 11 it reads 8-bit operands
- * only along k. It still carries out every product that it carries out on 9.0: in chunks, and a
- * kernel of our own applies the scales. */
-static void rowwise_on_every_device(void **state)
+/* Except on 9.0, the library has no scale for each row. Except on 10 and 11, it reads 8-bit
+ * operands only along k. It must still compute every product that it computes on 9.0: in chunks,
+ * whose scales a kernel of our own applies. */
+static void rowwise_products_work_on_every_device(void **state)
 {
     (void)state;
     static const uint32_t others[] = {89, 100, 103, 120, 121};
@@ -164,8 +164,8 @@ static void rowwise_on_every_device(void **state)
     assert_true(inside > 0 && of_chunks > 0);
 }
 
-/* No kernel multiplies blocks that have scales of their own, so a plan with them does not run. */
-static void blocks_are_refused(void **state)
+/* No kernel multiplies operands with block scales, so a plan with them does not run. */
+static void block_scales_are_refused(void **state)
 {
     (void)state;
     const DType dtype[] = {DT_e4m3, DT_e4m3, DT_e8m0, DT_e8m0, DT_bf16, DT_u8};
@@ -182,7 +182,7 @@ static void blocks_are_refused(void **state)
 }
 
 /* A product that the library refuses is reported with its sizes, types and the reason. */
-static void refused_products_are_told(void **state)
+static void refused_products_are_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -219,8 +219,7 @@ static void refused_products_are_told(void **state)
     }
 }
 
-/* The fastest repeatable algorithm is chosen; the one that is not repeatable is never run. */
-/* The library's workspace begins at a multiple of 256 bytes, as the planned scratch does. */
+/* The library's workspace must begin at a multiple of 256 bytes, as planned scratch does. */
 static void the_workspace_is_aligned(void **state)
 {
     (void)state;
@@ -239,7 +238,7 @@ static void the_workspace_is_aligned(void **state)
     }
 }
 
-static void fastest_is_kept_and_found(void **state)
+static void the_fastest_algorithm_is_stored_and_found(void **state)
 {
     (void)state;
     static const double ms[][DOUBLE_WAYS] = {
@@ -275,7 +274,7 @@ static void fastest_is_kept_and_found(void **state)
     }
 }
 
-/* Another device, another library version or another call has its own choice. */
+/* Another device, another library version and another call each have their own choice. */
 static void choices_belong_to_their_device(void **state)
 {
     (void)state;
@@ -299,7 +298,7 @@ static void choices_belong_to_their_device(void **state)
     }
 }
 
-/* Stored bytes that the library refuses, or that are not repeatable, are not used. */
+/* Stored choices are not used if the library refuses them, or if they are not repeatable. */
 static void bad_choices_are_refused(void **state)
 {
     (void)state;
@@ -318,23 +317,23 @@ static void bad_choices_are_refused(void **state)
         close_products(&s);
         if (i == 0)
             memset(kept.at[0].choice, 0x77, CHOICE_BYTES);
-        else /* the scheme: in place */
+        else /* the scheme for sums that are not repeatable */
             kept.at[0].choice[12] = 1;
         options.tune = false;
         s = open_products(&options);
         assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
         assert_int_equal(cuda_products_counts(s.cuda.products).kept, 0);
         assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
-        /* of the repeatable algorithms, the plain one comes first */
+        /* the plain algorithm is the first repeatable one */
         assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain);
         close_products(&s);
         contraction_free(&c);
     }
 }
 
-/* Without memory for timing, the library's first repeatable algorithm is used, and nothing is
+/* Without memory for timing, the first repeatable algorithm of the library is used, and nothing is
  * stored. */
-static void no_memory_to_time_in(void **state)
+static void without_memory_nothing_is_timed(void **state)
 {
     (void)state;
     Kept kept = {0};
@@ -356,9 +355,9 @@ static void no_memory_to_time_in(void **state)
     runtime_double.no_memory = false;
 }
 
-/* If a device fails during timing, the message names the timed product, and does not call it a lack
- * of memory. */
-static void a_device_lost_in_timing(void **state)
+/* If the device fails during timing, the message names the timed product, and does not say that
+ * memory is missing. */
+static void a_device_lost_in_timing_is_reported(void **state)
 {
     (void)state;
     CudaProductOptions options = hopper;
@@ -389,9 +388,9 @@ static void a_device_lost_in_timing(void **state)
     }
 }
 
-/* An algorithm is chosen once for each call, however often the call occurs, and whether or not it
+/* For each call, an algorithm is chosen once, however often the call occurs, and whether or not it
  * was prepared. */
-static void chosen_once(void **state)
+static void an_algorithm_is_chosen_once(void **state)
 {
     (void)state;
     cublas_double_reset();
@@ -416,7 +415,7 @@ static void chosen_once(void **state)
     contraction_free(&c);
 }
 
-static void failures_are_told(void **state)
+static void failures_are_reported(void **state)
 {
     (void)state;
     static const char *const calls[] = {"cublasLtMatmulDescCreate",
@@ -449,18 +448,18 @@ static void failures_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_row),
-        cmocka_unit_test(rowwise_on_every_device),
-        cmocka_unit_test(blocks_are_refused),
-        cmocka_unit_test(refused_products_are_told),
+        cmocka_unit_test(each_product_equals_its_definition),
+        cmocka_unit_test(rowwise_products_work_on_every_device),
+        cmocka_unit_test(block_scales_are_refused),
+        cmocka_unit_test(refused_products_are_reported),
         cmocka_unit_test(the_workspace_is_aligned),
-        cmocka_unit_test(fastest_is_kept_and_found),
+        cmocka_unit_test(the_fastest_algorithm_is_stored_and_found),
         cmocka_unit_test(choices_belong_to_their_device),
         cmocka_unit_test(bad_choices_are_refused),
-        cmocka_unit_test(no_memory_to_time_in),
-        cmocka_unit_test(a_device_lost_in_timing),
-        cmocka_unit_test(chosen_once),
-        cmocka_unit_test(failures_are_told),
+        cmocka_unit_test(without_memory_nothing_is_timed),
+        cmocka_unit_test(a_device_lost_in_timing_is_reported),
+        cmocka_unit_test(an_algorithm_is_chosen_once),
+        cmocka_unit_test(failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Products with fused ops, as one call of the library, on its double or on a device. Every form is
- * compared with fp64, because the library applies the fused ops itself. Combinations that the
- * library has no call for must be left alone. */
+/* A product with fused ops as one call of the library, on its double or on a device. The library
+ * applies the fused ops itself, so every form is compared with fp64. Combinations for which the
+ * library has no call must not be fused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "tests/cuda/product/product_chain.h"
 #include "tests/cuda/runtime_double.h"
 
-/* These checks are possible only on the double. */
+/* Checks that only the double allows. */
 #ifdef TANDEM_GPU
 static void assert_one_call(const Form *f)
 {
@@ -30,7 +30,7 @@ static void assert_one_call(const Form *f)
 }
 #endif
 
-/* Returns true if it is one call of the library. It is launched at once, or from a captured
+/* Returns true if the form is one call of the library. It is launched directly, or from a captured
  * graph. */
 static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
 {
@@ -50,7 +50,7 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
         if (wrong) fail_msg("%s, draw %u: %s", f->name, (unsigned)draw, wrong);
         assert_one_call(f);
     }
-    assert_true(taken <= must); /* otherwise only a bias may be fused */
+    assert_true(taken <= must); /* otherwise only the bias may be fused */
     if (target_context()->products == NULL) assert_true(taken == must);
     cuda_products_close(cuda.products);
     assert_int_equal(cublas_double.objects + runtime_double.objects, 0);
@@ -59,9 +59,9 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
 }
 
 /* The double accepts every call that its manual allows. A device's library need not have a
- * repeatable algorithm for each form (the backend then goes part by part), but it must have some
- * for bf16. */
-static void every_form(void **state)
+ * repeatable algorithm for each form (the backend then runs the parts one by one). But it must have
+ * some for bf16. */
+static void every_form_matches_fp64(void **state)
 {
     (void)state;
     static const DType types[][2] = {
@@ -83,8 +83,8 @@ static void every_form(void **state)
 }
 
 #ifndef TANDEM_GPU
-/* A library forgets a fused op. The numbers of each form must show it. */
-static void a_wrong_epilogue_is_seen(void **state)
+/* If the library leaves out a fused op, the numbers of each form must show it. */
+static void a_missing_fused_op_is_found(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < product_n_forms; i++) {
@@ -104,14 +104,14 @@ static void a_wrong_epilogue_is_seen(void **state)
 }
 #endif
 
-#ifndef TANDEM_GPU /* our own rules, whatever the library */
+#ifndef TANDEM_GPU /* our own rules, which do not depend on the library */
 /* ---- ops that form no such call ---- */
 
 typedef void Spoil(Chain *ch);
 
 static void spoil_unread(Chain *ch)
 {
-    /* another instruction reads a value that is only passed from part to part */
+    /* an intermediate value becomes an input of another instruction, too */
     ch->part[0].unread = 0;
 }
 static void spoil_bias_address(Chain *ch)
@@ -136,7 +136,8 @@ static void spoil_value(Chain *ch)
 }
 static void spoil_other(Chain *ch)
 {
-    ch->args[1].ptr[0] = ch->args[0].ptr[0]; /* the other term is the product's own operand */
+    /* the term that is added is the product's own operand */
+    ch->args[1].ptr[0] = ch->args[0].ptr[0];
 }
 static void spoil_out(Chain *ch)
 {
@@ -163,7 +164,7 @@ static void spoil_sums_of(Chain *ch)
     ch->args[1].ptr[0] = ch->args[1].ptr[1];
 }
 
-static void what_is_no_form(void **state)
+static void other_combinations_are_not_fused(void **state)
 {
     (void)state;
     static const struct {
@@ -177,7 +178,7 @@ static void what_is_no_form(void **state)
                  {"bias", spoil_accumulates, 0},
                  {"bias", spoil_product, 0},
                  {"bias", spoil_value, 0},
-                 {"bias, gelu, kept", spoil_input_address, 2}, /* only the bias is fused */
+                 {"bias, gelu, kept", spoil_input_address, 2}, /* only the bias can be fused */
                  {"bias, gelu, kept", spoil_bias_type, 0},
                  {"other", spoil_other, 0},
                  {"other", spoil_out, 0},
@@ -202,8 +203,8 @@ static void what_is_no_form(void **state)
 
 #endif
 
-/* With 8-bit operands only another term may be fused. */
-static void eight_bits(void **state)
+/* With 8-bit operands, only the addition of another term may be fused. */
+static void with_8_bits_only_a_sum_is_fused(void **state)
 {
     (void)state;
     static const OpKind behind[] = {OP_add, OP_bias, OP_gelu};
@@ -229,8 +230,8 @@ static void eight_bits(void **state)
 }
 
 #ifndef TANDEM_GPU
-/* The library's own refusals, each one a call that ends with an error. */
-static void the_library_refuses(void **state)
+/* Calls that the library itself refuses, each with an error. */
+static void forbidden_calls_are_refused(void **state)
 {
     (void)state;
     cublas_double_reset();
@@ -296,12 +297,12 @@ static void the_library_refuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form),
-        cmocka_unit_test(eight_bits),
+        cmocka_unit_test(every_form_matches_fp64),
+        cmocka_unit_test(with_8_bits_only_a_sum_is_fused),
 #ifndef TANDEM_GPU
-        cmocka_unit_test(a_wrong_epilogue_is_seen),
-        cmocka_unit_test(what_is_no_form),
-        cmocka_unit_test(the_library_refuses),
+        cmocka_unit_test(a_missing_fused_op_is_found),
+        cmocka_unit_test(other_combinations_are_not_fused),
+        cmocka_unit_test(forbidden_calls_are_refused),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* A product and the ops that can be fused with it run as one call, or one by one. The stored choice
- * decides. Without one, the first rank that has a choice decides, or the times of both ways. */
+/* A product and the ops that can be fused with it run as one call, or one by one. A stored choice
+ * decides which. Without one, the first rank that has a choice decides, and otherwise the times of
+ * both ways. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -58,8 +59,8 @@ static uint32_t choices_of(const CudaContext *cuda, CudaProductChoice all[4])
     return n;
 }
 
-/* The faster way is stored and found again, also if it is one by one. */
-static void the_faster_is_kept(void **state)
+/* The faster way is stored and found again, also if that is one by one. */
+static void the_faster_way_is_stored(void **state)
 {
     (void)state;
     for (int slow = 0; slow < 2; slow++) {
@@ -78,7 +79,7 @@ static void the_faster_is_kept(void **state)
             CudaError error = {""};
             prepare(&ch, &cuda);
             uint32_t n = choices_of(&cuda, all);
-            /* the product is timed alone, and with its fused ops */
+            /* the product is timed alone and with its fused ops */
             assert_int_equal(n, 2);
             assert_true(cuda_products_settle(cuda.products, all, n, 0, &error));
             assert_int_equal(cuda_products_counts(cuda.products).kept, again ? 2 : 0);
@@ -93,8 +94,9 @@ static void the_faster_is_kept(void **state)
     }
 }
 
-/* Two ranks that measured the opposite follow the first rank's choice, and the first stores it. */
-static void ranks_choose_alike(void **state)
+/* Two ranks have measured opposite times. Both follow the first rank's choice, and the first rank
+ * stores it. */
+static void ranks_follow_the_first_ranks_choice(void **state)
 {
     (void)state;
     for (int slow = 0; slow < 2; slow++) {
@@ -112,7 +114,7 @@ static void ranks_choose_alike(void **state)
             options.kept = &choices[rank];
             options.tune = true;
             cublas_double.epilogue_ms = rank == slow ? -.25 : 1;
-            /* the ranks also find different algorithms the fastest */
+            /* each rank also finds a different algorithm the fastest */
             cublas_double.ms[DOUBLE_WAY_split] = rank ? 1 : 3;
             cuda[rank] = chain_open_products(&options);
             prepare(&ch, &cuda[rank]);
@@ -135,8 +137,8 @@ static void ranks_choose_alike(void **state)
     }
 }
 
-/* If another rank's choice is not accepted by the library here, the run ends. */
-static void a_choice_that_does_not_fit(void **state)
+/* If the library does not accept another rank's choice here, the run ends. */
+static void a_choice_that_is_not_accepted_ends_the_run(void **state)
 {
     (void)state;
     cublas_double_reset();
@@ -157,9 +159,9 @@ static void a_choice_that_does_not_fit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_faster_is_kept),
-        cmocka_unit_test(ranks_choose_alike),
-        cmocka_unit_test(a_choice_that_does_not_fit),
+        cmocka_unit_test(the_faster_way_is_stored),
+        cmocka_unit_test(ranks_follow_the_first_ranks_choice),
+        cmocka_unit_test(a_choice_that_is_not_accepted_ends_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
