@@ -1,10 +1,9 @@
 /* planner/ir/text/fields.c states for every field of a plan's text whether it is proven, free, or a
- * label. This test changes single fields of the corpus's plans:
- *
- *   proven  The seals of the text must refuse the change, and the error must name the field.
- * Without seals, the proofs must refuse it, unless only reports read the field. free    The change
- * may be accepted. label   The change alters neither results nor prediction.
- *
+ * label. This test changes single fields of the plans of the corpus:
+ *   - A change of a proven field must be refused by the seals of the text, and the error must name
+ *     the field. Without seals, the proofs must refuse it, unless only reports read the field.
+ *   - A change of a free field may be accepted.
+ *   - A change of a label must alter neither results nor prediction.
  * If a change of a proven or free field is accepted, the results must equal those of one rank. No
  * change may end the executor.
  *
