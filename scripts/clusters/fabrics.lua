@@ -21,8 +21,8 @@ for name, bytes_per_s in pairs { efa1 = 12.5e9, efa2 = 50e9, efa4 = 50e9 } do
   spread_s = spread_s + fitted[name].spread_s / 3
 end
 
--- Adds the ramp to a network without a fit, whose NICs have gb_per_s GB/s. The ramp is complete when each channel has a
--- chunk of NCCL's buffers. With buffers (`buffer_bytes`) of n times NCCL's own size, this takes n times as long.
+-- Adds the ramp to a network without a fit, whose NICs have gb_per_s GB/s. The ramp ends when each channel has a chunk
+-- of NCCL's buffers. If the buffers (`buffer_bytes`) are n times as large as NCCL's own, the ramp takes n times as long.
 local function like_efa(f, gb_per_s)
   f.ramp_s, f.spread_s = (f.buffer_bytes or 4 * MiB) / (4 * MiB) * fill / (gb_per_s * 1e9), spread_s
   return f
@@ -41,9 +41,9 @@ local fabrics = {
   efa1 = with("efa1", { simple_only = true }),
   efa2 = with("efa2", {}),
   efa4 = with("efa4", {}),
-  -- GPUDirect-TCPX(O): TCP from device memory. Its required configuration allows rings and trees with Simple,
-  -- but no NVLink SHARP. Its buffers have 8 MiB, twice NCCL's own. A small all-reduce of two nodes takes about
-  -- 123 us, which is 4.5 us for each message more than Simple alone explains.
+  -- GPUDirect-TCPX(O): TCP from device memory. Its required configuration allows rings and trees with the
+  -- protocol Simple, but no NVLink SHARP. Its buffers have 8 MiB, twice NCCL's own. A small all-reduce of
+  -- two nodes takes about 123 us. That is 4.5 us more for each message than the protocol Simple explains.
   tcpxo = like_efa({ achieved = .96, message_s = 4.5e-6, buffer_bytes = 8 * MiB, simple_only = true, no_nvls = true }, 25),
   tcpx = like_efa({ achieved = .90, message_s = 4.5e-6, buffer_bytes = 8 * MiB, simple_only = true, no_nvls = true }, 25),
   -- Omni-Path: the host's cores move the data, without RDMA to device memory. The row copies EFA's

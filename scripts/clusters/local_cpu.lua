@@ -1,5 +1,5 @@
--- This machine: as many ranks as the mesh asks for, sharing its cores and memory. The rates are
--- rough figures for one core; predictions come from measurements of the machine itself.
+-- This machine: the ranks of the mesh share its cores and memory. The rates are rough figures for
+-- one core; predictions use measurements of the machine itself.
 return function(options)
   return {
     name = "local_cpu",

@@ -144,7 +144,8 @@ local function read_sizes(d, given)
     dp = size_of(d, given, "dp_size", nil), replicate = size_of(d, given, "dp_replicate_size", 1) }
 end
 
--- Returns a hint for a mesh that does not fill the world. It names a tp_size that also divides the heads.
+-- Returns a hint for a mesh whose product is not the number of devices (world). It names a tp_size
+-- that also divides the heads.
 local function fitting(s, hf, world)
   local others = s.tp * s.cp * s.pp
   local rest = world // (s.cp * s.pp)
@@ -231,8 +232,8 @@ local function check_blocks(d, s, given)
   end
 end
 
--- Returns the size of a factor of cp, and its key. what: "ring" or "ulysses". The size is nil if it
--- is not given. Recipes call it a degree.
+-- Returns the size of a factor of cp (nil: not given), and its key: for "ring", cp_ring_degree or
+-- cp_ring_size. what: "ring" or "ulysses".
 local function factor_of(d, given, what)
   local key = given["cp_" .. what .. "_degree"] ~= nil and "cp_" .. what .. "_degree" or "cp_" .. what .. "_size"
   local value = given[key]
@@ -386,7 +387,7 @@ return dialect.wrap(function(config)
   local optimizer = options_of.optimizer(d)
   local tp_pass = tp_options and tp(tp_options)
   -- Automodel converts linears to 8 bits before it applies tp. In a plan with ep or cp, float8 must
-  -- come after these, and tp before them.
+  -- come after ep and cp, and tp before them.
   local early = s.cp > 1 or options.experts ~= nil
   d:stop()
   return plan {

@@ -46,7 +46,7 @@ local function check_model(d, s, family, n)
   end
 end
 
--- Reports experts that Tandem places differently than Automodel.
+-- Notes where Tandem places experts differently than Automodel.
 local function check_fold(d, s)
   local same = s.dp * s.cp * s.tp // s.ep
   if s.tp > s.ep then
@@ -94,7 +94,8 @@ local function options_of(d, given)
   return options
 end
 
--- Automodel drops no token. It sends and computes only the rows that tokens take.
+-- Notes a capacity factor. Automodel drops no token, and sends and computes only the rows that hold
+-- a token.
 local function check_capacity(d, factor)
   if factor == "dropless" then return end
   local text = factor == "all" and "with capacity_factor = all each expert has room for every token, so a step takes more "

@@ -38,7 +38,7 @@ local common = { strategy = true, dp_size = true, dp_replicate_size = true, tp_s
   pp_size = true, ep_size = true, pipeline = true, moe = true, activation_checkpointing = true,
   cp_ring_size = true, cp_ulysses_size = true, cp_ring_degree = true, cp_ulysses_degree = true }
 
--- Returns the strategy and its options with defaults.
+-- Returns the name of the strategy, and its options with their defaults.
 function options_of.strategy(d, given)
   if d.config.distributed ~= nil and type(d.config.distributed) ~= "table" then
     d:error("wrong-type", "distributed", "distributed must be a table, not " .. type(d.config.distributed))
@@ -342,7 +342,8 @@ local as_adamw = { AdamW = true, Adam = true, FusedAdam = true }
 local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
   lr_decay_style = { "word", "cosine", { "cosine" } } }
 
--- Returns torch's optimizer with torch's defaults. By default gradients are clipped at norm 1.
+-- Returns the plan's optimizer, with the defaults of torch. By default, gradients are clipped at
+-- norm 1.
 function options_of.optimizer(d)
   local o, s = d:section("optimizer", optimizer_keys), d:section("lr_scheduler", schedule_keys)
   local clip = d:section("clip_grad_norm", { max_norm = { "number", 1.0 } }).max_norm

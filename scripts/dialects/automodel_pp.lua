@@ -24,7 +24,7 @@ local path = "distributed.pipeline"
 
 local function schedule_of(d, given)
   local name = given.pp_schedule
-  if name == nil then name = "1f1b" end -- Automodel's default; null is `false` here
+  if name == nil then name = "1f1b" end -- Automodel's default; `false` means YAML's null
   if not name and not given.pp_schedule_csv then
     d:error("pp-schedule-missing", path .. ".pp_schedule",
       "pipeline: neither pp_schedule nor pp_schedule_csv gives the order of stages",

@@ -71,8 +71,8 @@ local function kind_of(d, given)
   return nil
 end
 
--- Returns the table's keys with their defaults, including context and length. Also returns which
--- keys outside the table were read.
+-- Returns the keys of hf.rope_scaling with their defaults, and with `context` and `length`. Also
+-- returns which keys beside the table were read.
 local function read(d, hf, kind)
   local own = values.section(d, at, hf.rope_scaling, nn.with(kinds[kind].keys, { rope_type = { "text" }, type = { "text" },
     original_max_position_embeddings = { "integer" } }))

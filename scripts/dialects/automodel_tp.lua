@@ -169,8 +169,8 @@ local phi_plan = {
   ["model.layers.*.self_attn.v_proj"] = "colwise", ["model.layers.*.self_attn.dense"] = "rowwise",
   ["model.layers.*.self_attn.qkv_proj"] = "colwise",
   ["model.layers.*.mlp.fc1"] = "colwise", ["model.layers.*.mlp.fc2"] = "rowwise" }
--- Attention itself is replicated: q, k and v are split by inputs, and their outputs are summed. The
--- outputs of o and of gate_up are gathered. (Automodel treats gate_up as one matrix.)
+-- Every rank computes all of attention: q, k and v are split by inputs, and their outputs are
+-- summed. The outputs of o and of gate_up are gathered. (Automodel treats gate_up as one matrix.)
 local phi3_plan = { ["model.layers.*.self_attn.qkv_proj"] = "rowwise_rep",
   ["model.layers.*.mlp.gate_up_proj"] = "colwise_rep", ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.k_proj"] = "rowwise_rep", ["model.layers.*.self_attn.v_proj"] = "rowwise_rep",
@@ -187,7 +187,8 @@ local registered = {
   Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
   NemotronHForCausalLM = { hybrid.tp_plan }, PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
 }
--- Classes without an entry in `registered` for which Automodel still has a plan: its own, or the base plan.
+-- Further classes for which Automodel has a plan, its own or the base plan. They have no entry in
+-- `registered`.
 local of_base = { MistralForCausalLM = true, MixtralForCausalLM = true, Qwen3MoeForCausalLM = true, GPT2LMHeadModel = true,
   Gemma2ForCausalLM = true }
 function tensor.knows(class) return registered[class] ~= nil or of_base[class] == true end
@@ -267,8 +268,8 @@ local function explicit(d, family, plan)
   return { plan, nil, true, explicit = true }
 end
 
--- Returns the plan that Automodel would choose: { styles, additions for sequence parallelism,
--- whether q, k and v share a gather }.
+-- Returns the plan that Automodel would choose, as an entry of `registered`; "own" if the model's
+-- own lists count; nil after an error.
 local function choose(d, family, options, hf, tp)
   if options.tp_plan ~= nil then return explicit(d, family, options.tp_plan) end
   if registered[hf.class] then return registered[hf.class] end

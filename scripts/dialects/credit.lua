@@ -154,7 +154,7 @@ local function tell_of_domain(d, p, c, field)
     .. "those of one rank, and from this plan's. %s"):format(p.domain, table.concat(why, "; ")))
 end
 
--- On every domain rank, the rows of the padded grid must form whole windows.
+-- Checks that the rows of the padded grid form whole windows on every rank of domain.
 local function check_domain(d, p, c, field)
   if p.domain <= 1 then return end
   local height, at = c.image_height or (type(field) == "table" and field.height), "trainer.parallelism.domain"
@@ -222,8 +222,7 @@ end
 local function normed(d, model, c)
   if c.use_spectral_norm then return model end
   if c.use_spectral_norm == nil then
-    d:error("dialect-unsupported", "trainer.use_spectral_norm", "the model does not tell how to set spectral_norm "
-      .. "in its linears",
+    d:error("dialect-unsupported", "trainer.use_spectral_norm", "the model has no option use_spectral_norm",
       "models.wxformer, or spectral_norm = true in the nn.linear and nn.attention of your own")
     return model
   end
@@ -327,8 +326,8 @@ local function share_of(cluster, dp)
   return own
 end
 
--- Returns the batch: tokens of seq_length, or fields with field = { channels, targets, height,
--- width }.
+-- Returns the plan's batch: sequences of seq_length tokens or, with field = { channels, targets,
+-- height, width }, fields.
 local function batch_of(config, field, global, micro)
   local batch = { global = global, micro = micro, seq = not field and config.seq_length or nil }
   for key, value in pairs(type(field) == "table" and field or {}) do batch[key] = value end

@@ -195,8 +195,8 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
--- The passes, in the order of KempnerForge's builder: stages, TP, Float8, AC, FSDP, materialise
--- (under tp the model is built on the meta device), compile.
+-- Returns the passes in the order of KempnerForge's builder: stages, TP, Float8, AC, FSDP,
+-- materialise, compile. (Under tp, the model is built on the meta device, so it is materialised.)
 local function passes(job, mesh)
   local c, m, t = job.distributed, job.model, job.train
   local list = {}
@@ -249,7 +249,8 @@ local function plan_of(job, d)
     original = d.original and SYSTEM or nil,
     model = require "models.kempnerforge" (config),
     cluster = d.config.cluster,
-    -- KempnerForge divides the loss of each micro-batch by its counted tokens, then by the number of micro-batches.
+    -- KempnerForge divides the loss of each micro-batch by the number of its labelled tokens, and
+    -- then by the number of micro-batches.
     batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = job.vlm and job.vlm.max_text_len or t.seq_len,
       denominator = d.original and "microbatch_mean" or nil },
     mesh = mesh,

@@ -6,7 +6,8 @@ local dialect = require "tandem.dialect"
 local vlm = { keys = { "vlm", "vision_encoder", "adapter", "video" } }
 
 local pooling = { avgpool = true, attentional_pool = true }
--- Keys of all architectures, then the keys of each one. A key of another architecture is an unknown key.
+-- vlm_keys: the keys that all architectures have. keys_of: the further keys of each architecture. A
+-- key of another architecture is reported as unknown.
 local vlm_keys = {
   arch = { "word", "joint_decoder", { "joint_decoder", "cross_attention", "mot", "moma" } },
   max_text_len = { "integer", 512 }, freeze = { "list", { { module = "vision_encoder", frozen = true } } },
@@ -41,8 +42,8 @@ local function tokens_of(d, adapter, n)
   if not pooling[adapter.type] or n <= 0 then return n end
   local side = math.floor(math.sqrt(n) + 0.5)
   if side * side ~= n then
-    d:error("shape-mismatch", "adapter.type", ("pooling needs a square grid of patches, but num_tokens = %d is no "
-      .. "square"):format(n))
+    d:error("shape-mismatch", "adapter.type", ("pooling needs a square grid of patches, but num_tokens = %d is "
+      .. "not a square number"):format(n))
     return n
   end
   return ((side + adapter.pool_window - 1) // adapter.pool_window) ^ 2 // 1 | 0
@@ -93,7 +94,8 @@ local function cross_heads(v, model)
   return heads, v.cross_attention_n_kv_heads > 0 and v.cross_attention_n_kv_heads or heads
 end
 
--- KempnerForge checks the first two sizes. With a wrong size among the others, it fails while it builds the model.
+-- Checks the blocks that read images. KempnerForge itself checks only the first two sizes. With
+-- another wrong size, it fails while it builds the model.
 local function check_cross(d, v, model)
   if v.cross_attention_every_n_layers <= 0 then
     d:error("out-of-range", "vlm.cross_attention_every_n_layers", ("cross_attention_every_n_layers must be positive: it is %d"):format(
@@ -190,7 +192,7 @@ end
 local parts = { transformer = { "token_embedding", "layers", "norm", "output_head" }, adapter = { "adapter" },
   cross_attention = { "cross_attention_layers" }, vision_encoder = {} }
 
--- Returns whether `name` is a part of this model. Blocks that read images exist only in the
+-- Returns true if `name` is a part of this model. Blocks that read images exist only in the
 -- architecture "cross_attention".
 local function knows(v, name) return parts[name] and (name ~= "cross_attention" or v.arch == name) end
 

@@ -1,5 +1,5 @@
--- A gated MLP whose gate and up projections are one weight: require "models.gate_up" (dim, hidden, names, init). names holds
--- the names of the fused and of the output projection. Tensor parallelism cuts the features of gate and of up separately.
+-- A gated MLP whose gate and up projections are one weight: require "models.gate_up" (dim, hidden, names, init). names:
+-- the names of the fused projection and of the output projection. tp splits the features of gate and of up separately.
 local nn = require "tandem.nn"
 
 return function(dim, hidden, names, out_init)

@@ -1,5 +1,5 @@
 -- GPT-2: require "models.gpt2" "124m", or { size = "124m", layers = 2 } to change parts of it.
--- Heads have 64 elements; positions are learned; the head shares the embedding's weight.
+-- Heads have 64 elements, positions are learned, and the head shares the embedding's weight.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/openai-community: config.json of gpt2, -medium, -large, -xl

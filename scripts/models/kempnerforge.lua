@@ -126,9 +126,9 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure. If tp or cp splits a size, the size is a multiple of tp or cp:
--- the tokens of text, of an image, and of both together, and the heads. Tokens and features of 8-bit products
--- are multiples of the block that shares a scale.
+-- The smallest model of the same structure. Sizes that tp or cp splits are multiples of tp or cp:
+-- the heads, and the tokens of the text, of an image, and of both together. With 8-bit products,
+-- tokens and features are multiples of the block of numbers that shares a scale.
 local function shrink(c, mesh)
   local tp, cp, block = mesh.tp, mesh.cp, mesh.block
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0

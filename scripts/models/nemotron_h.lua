@@ -56,7 +56,7 @@ local function build(c)
 end
 
 -- The smallest model of the same structure. It has one layer of each kind in the pattern, in the
--- same order, repeated until every stage has one.
+-- order of the pattern. These layers are repeated until every stage has one.
 local function shrink(c, mesh)
   local kept, seen = "", {}
   for letter in c.pattern:gmatch "." do

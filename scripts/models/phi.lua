@@ -117,7 +117,7 @@ local function build(c)
   }
 end
 
--- The smallest model of the same structure. If the model rotates only a part of a head, half of a head is rotated here.
+-- The smallest model of the same structure. If the model rotates only a part of a head, the small model rotates half of it.
 local function shrink(c, mesh)
   return nn.small(c, mesh, { rope_dims = c.rope_dims and 2 })
 end

@@ -3,7 +3,7 @@
 -- Longitude is periodic, latitude is mirrored. Use: require "models.unet" "tiny", or { size = "tiny", width = 8 }.
 local nn = require "tandem.nn"
 
--- width: channels of the first level; depth: how often the field is halved
+-- width: the number of channels of the first level; depth: the number of times that the field is halved
 local sizes = {
   ["tiny"] = { width = 8, depth = 2, channels = 2, targets = 2 },
   ["base"] = { width = 64, depth = 4, channels = 67, targets = 67 },

@@ -19,9 +19,9 @@ local function block(c, cut)
   }
 end
 
--- With last = n, only the first n blocks are computed, without the final norm. (LLaVA reads the
--- output of the last block but one.) tp does not split these blocks, because the number of tokens
--- is odd and no multiple of the size of tp.
+-- Returns the encoder. last: the number of first blocks that are computed, without the final norm; nil:
+-- all blocks and the norm. (LLaVA reads the output of the last block but one.) With `last`, tp does not
+-- split the blocks, because the number of tokens is odd, and so no multiple of the size of tp.
 local function encoder(c, last)
   local side = c.image // nn.within("vision_encoder", "patch", c.patch, 1, 65536)
   return nn.module {

@@ -7,7 +7,7 @@
 -- norm.
 local nn = require "tandem.nn"
 
--- for each level: dim and depth; heads = dim / dim_head
+-- dim and depth: the width and the number of layers of each level; a level has dim / dim_head heads
 local sizes = {
   ["tiny"] = { dim = { 16, 32, 64, 64 }, depth = { 1, 1, 1, 1 }, dim_head = 4 },
   ["base"] = { dim = { 64, 128, 256, 512 }, depth = { 2, 2, 8, 2 }, dim_head = 32, vocab = 32000 },
@@ -75,7 +75,7 @@ local function build(c)
   }
 end
 
--- At most two levels for each stage, with one layer each. A width is a prime times mesh.multiple.
+-- The smallest model has at most two levels for each stage, with one layer each. A width is a prime times mesh.multiple.
 local function shrink(c, mesh)
   local dim, depth = {}, {}
   for i = 1, math.min(#c.dim, 2 * mesh.stages) do

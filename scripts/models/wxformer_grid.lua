@@ -25,7 +25,7 @@ local sizes = {
 local defaults = { mult = 4, ff_dropout = 0.0, eps = 1e-5, interp = true, latitude = true, use_spectral_norm = false,
   pad_mode = "mirror", decoder = "transpose", field = false }
 
--- Returns the paddings of the two sides. A number is the padding of both, a pair has one for each.
+-- Returns the paddings of the two sides. A number is the padding of both; a pair has one number for each.
 local function sides(pad)
   if type(pad) == "table" then return pad[1], pad[2] end
   return pad, pad

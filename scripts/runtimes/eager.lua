@@ -14,7 +14,7 @@ local nn_ops = {
   -- x.float(), pow, mean, rsqrt, two products and a cast move 36 bytes for each bf16 element; one pass moves 4
   rmsnorm = { kernels = 7, passes = 9, saved = 6, scratch = 4 },
   rmsnorm_grad = { kernels = 12, passes = 8, scratch = 8 },
-  -- q and k become fp32 pairs, are multiplied by e^(i m theta), and are cast back
+  -- q and k are read as pairs in fp32, multiplied by e^(i m theta), and cast back
   rope = { kernels = 4, passes = 5, scratch = 8 },
   rope_grad = { kernels = 4, passes = 5, scratch = 8 },
   -- a product adds its bias itself
@@ -28,15 +28,15 @@ local nn_ops = {
   xent_pick_grad = { kernels = 1, passes = 0 },
 }
 
--- Returns a profile. It has the common values and ops, except those that `how` replaces.
+-- Returns a profile: the common values and ops, with the values and ops of `how` in their place.
 return function(how)
   local ops = {}
   for name, op in pairs(nn_ops) do ops[name] = op end
   for name, op in pairs(how.ops or {}) do ops[name] = op end
-  -- makes_states: the optimizer creates the states of a parameter in its first step. Such
-  -- optimizers are torch/optim/adam.py (Adam.step, "Lazy state initialization"), Apex's
-  -- optimizers/fused_adam.py (FusedAdam.step) and Transformer Engine's
-  -- pytorch/optimizers/fused_adam.py (FusedAdam.step calls initialize_state).
+  -- makes_states: the optimizer creates the states of a parameter in its first step. These
+  -- optimizers do so: PyTorch's (torch/optim/adam.py: Adam.step, "Lazy state initialization"),
+  -- Apex's (optimizers/fused_adam.py: FusedAdam.step) and Transformer Engine's
+  -- (pytorch/optimizers/fused_adam.py: FusedAdam.step calls initialize_state).
   -- kind: assumed; host times of a profile without fitted ones
   local profile = { attention = "flash2", kernel_s = 6e-6, call_s = 6e-6, compiled_s = 4e-6, tensor_s = 0, collective_s = 30e-6,
     unit_s = 200e-6, update_s = 100e-6, step_s = 5e-3, delayed = false, expandable = false, reports = "reserved",

@@ -2,8 +2,8 @@
 -- is cuDNN's. Products add gradients directly to fp32 accumulators.
 --
 -- SwiGLU: one kernel in each direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and
--- computes silu again. It is counted as the plan's op mul: three tensors in the forward pass, and six in
--- the backward pass. The kernel really moves five of these six.
+-- computes silu again. Its traffic is counted as that of the plan's op mul: three tensors in the forward
+-- pass, and six in the backward pass. (Of these six, the kernel moves only five.)
 --
 -- q, k and v: Transformer Engine copies the values, because their strides differ from those of the
 -- rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is not kept.
@@ -22,9 +22,9 @@
 -- kind: source; the framework's modules and kernels, named at the head of the script
 local one, half = { kernels = 1, passes = 1 }, { kernels = 0.5, passes = 0.5 }
 -- A mixer of Mamba-2 has one convolution for x, B and C, and the kernels of mamba_ssm's
--- ssd_combined.py. The scan has 5 kernels in the forward pass. In the backward pass it has 14: 4 of
--- the forward ones again, and 10 others. The mixer saves its input and the scan's output
--- (MambaSplitConv1dScanCombinedFn). It computes the convolutions and the step again.
+-- ssd_combined.py. The scan has 5 kernels in the forward pass. It has 14 in the backward pass: 4 of
+-- the forward pass again, and 10 others. The mixer saves its input and the scan's output
+-- (MambaSplitConv1dScanCombinedFn), and computes the convolutions and the step sizes again.
 local part, remade_part = { kernels = 0, passes = 1 }, { kernels = 0, passes = 1, remade = true }
 local ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one,
   silu = { kernels = 0, passes = 0, remade = true }, silu_grad = { kernels = 0, passes = 0 },
@@ -56,7 +56,9 @@ end
 return require "runtimes.eager" { name = "megatron", attention = "cudnn", ops = ops, delayed = true, waits_messages = true,
   sequence_first = true, -- [s, b, h] (core/tensor_parallel/mappings.py: _gather_along_first_dim)
   keeps_quantised = true, holds_gradients = true,  -- gradients are reduced in place (param_and_grad_buffer.py)
-  -- With cp, Transformer Engine calls attention once for each rank of cp. Each time it launches three kernels: attention, and
-  -- the corrections of the log-sum-exp and of the output, which are compiled. In the backward pass there are four: the
-  -- gradient, and the sums of the gradients of queries, keys and values (context_parallel.py: AttnFuncWithCPAndKVP2P).
+  -- With cp, Transformer Engine calls attention once for each rank of cp. Each call launches three
+  -- kernels: attention, the correction of the log-sum-exp, and the correction of the output; the
+  -- corrections are compiled. In the backward pass, a call launches four: the gradient, and the
+  -- sums of the gradients of queries, keys and values (context_parallel.py:
+  -- AttnFuncWithCPAndKVP2P).
   ring_kernels = 3, ring_grad_kernels = 4 }

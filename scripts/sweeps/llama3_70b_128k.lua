@@ -1,7 +1,7 @@
 -- Finds the fastest way to share sequences of 131,072 tokens, for Llama 3.1 70B on 256 H100. The
--- ways are gathered keys, a ring, an exchange of heads (Ulysses), or both of the last two. tp cuts
--- the 8 KV heads first, so tp times the ranks that exchange is at most 8. Run it with
--- tandem sweep scripts/sweeps/llama3_70b_128k.lua
+-- ways are gathered keys, a ring, an exchange of tokens for heads (Ulysses), or both of the last
+-- two. tp splits the 8 KV heads first, so tp times the number of ranks that exchange is at most 8.
+-- Run it with tandem sweep scripts/sweeps/llama3_70b_128k.lua
 return sweep {
   plan = "plans/llama3_70b_128k.lua",
   vary = {

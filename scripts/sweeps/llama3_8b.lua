@@ -1,4 +1,4 @@
--- Finds the fastest layout of Llama 3 8B on 16 GPUs that leaves a reserve of memory: tandem sweep
+-- Finds the fastest layout of Llama 3 8B on 16 GPUs whose peak memory is below 70 GiB: tandem sweep
 -- scripts/sweeps/llama3_8b.lua
 local GiB = 2 ^ 30
 

@@ -137,8 +137,8 @@ local function check_along(d, c, key, size, points, pad)
       break
     end
   end
-  d:error("shape-mismatch", "model.padding_conf", ("%d points, padded to %d: stage %d of the encoder has %d, no whole "
-    .. "windows of %d"):format(points, all, stage - 1, left, window), hint)
+  d:error("shape-mismatch", "model.padding_conf", ("%d points, padded to %d: stage %d of the encoder has %d points, which do not "
+    .. "fill whole windows of %d"):format(points, all, stage - 1, left, window), hint)
 end
 
 -- Checks the widths. The decoder's norms have dim[1] groups, so dim[1] must divide the decoder's
@@ -219,7 +219,7 @@ function reader.read(d, block)
   if d.n_errors > before then return nil end
   if c.channels * c.levels + c.surface_channels == 0 then
     d:error("out-of-range", "model.channels", ("channels = %d on levels = %d and surface_channels = %d: the state has no "
-      .. "channel"):format(c.channels, c.levels, c.surface_channels), "at least one of them")
+      .. "channel"):format(c.channels, c.levels, c.surface_channels), "set at least one of them above 0")
     return nil
   end
   local windows = c.local_window_size

@@ -29,7 +29,7 @@ function dialect.new(system, config)
   d.original = config.as == "original"
   if config.as ~= nil and not d.original then
     d:error("unknown-word", "as", ("as = %s is not known"):format(shown(config.as)),
-      "as = \"original\" reproduces the system's own mistakes; leave it out to have them mended")
+      "as = \"original\" reproduces the system's own mistakes; without it, they are refused or corrected")
   end
   return d
 end

@@ -103,8 +103,8 @@ function families.add(nn)
       small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
     end
     if type(c.rope_scaling) == "table" and c.rope_scaling.kind == "longrope" then
-      -- LongRoPE: a factor for each of two pairs, and a context that is shorter than the sequences,
-      -- so that the long factors are used
+      -- For LongRoPE, the small model has two pairs, so two factors. The context is shorter than
+      -- the sequences, so that the long factors are used.
       small.rope_scaling = { kind = "longrope", context = 2, length = small.seq, short = { 1.1, 2.0 }, long = { 1.5, 3.0 } }
     end
     if c.experts then -- two experts for each rank of ep, and at least four, so that a token has a choice

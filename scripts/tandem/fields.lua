@@ -234,7 +234,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   pool "avg_pool2d"
   pool "max_pool2d"
 
-  -- Pads or crops a field: a pooling over windows of one point does nothing else.
+  -- Pads or crops a field: the mean over windows of one point changes nothing else.
   local function padded(who, x, rows, columns, mode)
     local how = { kernel = { 1, 1 }, stride = { 1, 1 }, dilation = { 1, 1 }, before = { rows[1], columns[1] },
       after = { rows[2], columns[2] }, mode = mode }
@@ -243,7 +243,7 @@ function fields.add(nn, known, normal, check_norm, over_norm)
   end
 
   -- Adds rows beyond the poles. They are the rows on the other side of the globe: mirrored, and
-  -- turned by half a circle.
+  -- moved by half of the longitudes.
   local function behind_poles(who, x, rows)
     local y = padded(who, x, rows, { 0, 0 }, { modes.symmetric, modes.zeros })
     return op("turn_poles", { h_before = math.max(rows[1], 0), h_after = math.max(rows[2], 0) }, tensors[y])

@@ -8,8 +8,8 @@ local MiB, GB = 1 << 20, 1e9
 -- Numbers of each architecture.
 -- gemm_efficiency: the fraction of the dense peak that large products reach. Ampere's and Hopper's
 --   are in fitted_kernels. CDNA's and Ada's are assumed. Blackwell's comes from 1,610 TFLOP/s that
---   cuBLAS reaches for a product of 8192 x 8192 matrices on a B200. The launch (5 us) and the last,
---   partly filled of its 14 waves of thread blocks are not counted.
+--   cuBLAS reaches for a product of 8192 x 8192 matrices on a B200. The time of the launch (5 us) and of
+--   idle multiprocessors in the last of 14 waves of thread blocks was taken out.
 -- memory_efficiency: the fraction of the nominal bandwidth that a kernel with much traffic reaches.
 --   It was chosen by hand from dev-cal rows of published kernels.
 -- sustained: the fraction of their rate in short measurements that large products keep in a long
@@ -208,10 +208,10 @@ end
 local still_part <const> = 0.15
 
 -- Returns the fraction of the peak's clock that large products keep under a power limit of `watts`
--- (sim/compute/power.c). It starts from the fraction of the related GPU `chip` under its usual
--- limit, and scales the power. The power at any clock is proportional to the number of
--- multiprocessors. Switching power is proportional to that number times the cube of the clock; the
--- ratio of clocks is taken from the peaks of one multiprocessor.
+-- (sim/compute/power.c). It starts from this fraction for the related GPU `chip` under its usual
+-- limit. Each GPU draws a constant power, proportional to the number of multiprocessors, and the
+-- power of switching, proportional to that number times the cube of the clock. `faster` is the
+-- ratio of the two clocks at their peaks.
 local function sustained(g, watts)
   local chip = gpus[g.chip] or g
   local part = fitted.sustained[chip.fit or g.arch] or arch[g.arch].sustained or 0.9

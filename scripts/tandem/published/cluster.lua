@@ -55,7 +55,7 @@ local function gpu_of(row)
   local card = name:gsub("%-SXM%d?", "-PCIe")
   local board = row.gpu:upper():find "SXM" or row.gpu:upper():find "HGX" or row.gpu:upper():find "DGX"
   if not board and gpus.gpus[card] then return card, link end
-  cells.note("NVLink stands for the links of these words: %s", row.interconnect)
+  cells.note("the links in these words are planned as NVLink: %s", row.interconnect)
   return name, nil
 end
 
@@ -88,7 +88,7 @@ return function(row)
   end
   if n < per_node then per_node, nics = n, nil end
   if n % per_node ~= 0 then
-    cells.note("%d GPUs do not fill nodes of %d; smaller nodes stand for them", n, per_node)
+    cells.note("%d GPUs do not fill nodes of %d; smaller nodes are planned", n, per_node)
     nics = nil
     while n % per_node ~= 0 do per_node = per_node - 1 end
   end

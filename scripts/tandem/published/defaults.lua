@@ -121,7 +121,7 @@ local function fill_model(row)
   local dim = count(row, "d_model")
   local head, groups = count(row, "head_dim", 128), count(row, "n_kv_heads", 1)
   assume_open(row, "n_heads", math.max(1, dim // head // groups) * groups, ("heads of %d"):format(head))
-  assume_open(row, "n_kv_heads", count(row, "n_heads"), "a key head for each head")
+  assume_open(row, "n_kv_heads", count(row, "n_heads"), "a KV head for each query head")
   assume_open(row, "d_ff", 4 * dim, "four times the width")
 end
 
@@ -244,7 +244,7 @@ local function fill_gpu(row)
   -- time cannot. A page may name the GPU that its recipes use by default (gpu_default).
   local default = not is_open(row.gpu_default) and row.gpu_default or nil
   if not default then row.no_time = "the GPU" end
-  assume(row, "gpu", default or "A100-SXM4-80GB", default and "the default of its page's recipes" or "the device is open")
+  assume(row, "gpu", default or "A100-SXM4-80GB", default and "the default of its page's recipes" or "no cell names the GPU")
 end
 
 -- A model without experts has no ranks of ep.
@@ -263,8 +263,9 @@ local recipe = "the framework's recipe of this model"
 local chunks = {
   { "175b", 12, recipe }, { "llama%-?2.*70b", 20, recipe }, { "llama%-?3.*70b", 5, recipe },
   { "nemotron.*22b", 10, recipe }, { "340b", 12, recipe },
-  -- The launcher's Llama 2 13B has no pipeline. NeMo 24.07's page has a pipeline with ten chunks on 16 GPUs.
-  -- Ten chunks are also assumed for 8 GPUs of that page, and for the page of 24.05, which has no such column.
+  -- The launcher's Llama 2 13B has no pipeline. NeMo 24.07's page has one for it, with ten chunks
+  -- on 16 GPUs. Ten chunks are also assumed for 8 GPUs of that page, and for the page of 24.05,
+  -- which does not state chunks.
   -- kind: assumed; NeMo 24.07's page
   { "llama%-?2.*13b", 10, "NeMo 24.07's page on 16 GPUs" },
 }
@@ -291,7 +292,7 @@ local function fill_mesh(row)
     assume(row, "pp", math.max(1, ranks // tp), "the fewest ranks that hold the model")
     assume_open(row, "cp", 1, "the fewest ranks that hold the model")
   end
-  for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the axis is not named") end
+  for _, key in ipairs { "tp", "pp", "cp" } do assume_open(row, key, 1, "the row does not name the axis") end
   local split = cells.flag(row, "overlap_tp") and "1" or m.of(row).sp
   -- Megatron refuses to train experts with tp but without sequence parallelism (core/transformer/moe/moe_layer.py: forward)
   local calls_megatron = has(row, "framework", "megatron") or has(row, "framework", "flagscale") or has(row, "framework", "^primus")
@@ -310,7 +311,7 @@ local function fill_mesh(row)
   if from_memory then
     row.no_time = "the number of GPUs"
     cells.note_measured("the number of GPUs is taken from measured memory")
-    return assume(row, "n_gpus", from_memory, "the memory that it holds between steps")
+    return assume(row, "n_gpus", from_memory, "the memory that it occupies between steps")
   elseif data == 1 then
     local pieces = count(row, "global_batch_seqs", 1) // count(row, "micro_batch", 1)
     while pieces >= 8 * data * count(row, "pp", 1) do data = 2 * data end

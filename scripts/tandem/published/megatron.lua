@@ -150,7 +150,7 @@ function m.split(row)
   local blocks = 0
   for _, n in ipairs(layout or {}) do blocks = blocks + n end
   if layout and blocks == layers + hybrid.further_blocks(row) then return layout end
-  if layout then cells.note("the pipeline layout has %d blocks, but the model has %d; equal stages stand for it", blocks, layers) end
+  if layout then cells.note("the pipeline layout has %d blocks, but the model has %d; equal stages are planned", blocks, layers) end
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
   local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
   local parts = count(row, "pp")
@@ -230,7 +230,7 @@ end
 -- Makes the blocks of a hybrid from its letters. Gated delta nets are planned as attention.
 local function hybrid_layers(row, shape, letters)
   local layers, dim = {}, count(row, "d_model")
-  if letters:find "[GD]" then cells.note("plain attention stands for the variants of it in %s", row.hybrid_pattern) end
+  if letters:find "[GD]" then cells.note("the variants of attention in %s are planned as plain attention", row.hybrid_pattern) end
   for letter in letters:gmatch "." do
     layers[#layers + 1] = function()
       local first, columns = nil, {}
@@ -313,7 +313,7 @@ function m.model(row, cut_experts)
   -- not planned: the product that joins the vectors of two tokens, and the time of its head and
   -- loss. loss.lua counts their bytes.
   local further = count(row, "mtp_layers", 0)
-  if further > 0 then cells.note("%d more blocks stand for the heads that predict further tokens", further) end
+  if further > 0 then cells.note("the heads that predict further tokens are planned as %d more blocks", further) end
   local head = (head_letters or "") ~= "" and hybrid_layers(row, shape, head_letters) or { layers[#layers] }
   for _ = 1, further do
     for _, layer in ipairs(head) do layers[#layers + 1] = layer end

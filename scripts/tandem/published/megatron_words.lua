@@ -14,7 +14,8 @@ local function switches(row)
   local graph, no_graph = affirmed("cuda_graph", { "^full%a*", "enabled", "cuda[%s_%-]*graphs?%f[^%w_]" })
   local settings = graph:find "=%s*[1t]" -- in a list of settings, graphs are on if one setting is on
   if no_graph and not settings then row.cuda_graph = "0" elseif graph:find "^enabled" or graph:find "^cuda[%s_%-]*graphs?%s*$" or graph:find "^%-*enable%-cuda%-graph" then row.cuda_graph = "1"
-  -- Graphs of single layers (--cuda-graph-impl). Layers with experts are not captured as a whole.
+  -- Graphs of single layers (--cuda-graph-impl) count only without experts, because layers with
+  -- experts are not captured as a whole.
   elseif cells.is_open(row.moe_experts) and (graph:find "^local%s*$" or graph:find "^transformer_engine%s*$" or graph:find "^te%s+graphs?%s*$") then row.cuda_graph = "1" end
   if not cells.is_open(row.activation) then
     local text, not_gated = affirmed("activation", { "%f[%a]gat%a*", "%f[%a]glu%f[%A]", "swiglu", "geglu", "reglu" })
@@ -116,7 +117,8 @@ local function options(row)
   if modules:find "^%s*none" then row.recompute_modules = "" elseif modules ~= "" then row.recompute_modules = modules:gsub("(%a)%-(%a)", "%1_%2") end
 end
 
--- Cells of Megatron's columns: the implementation of a block, the sizes of latent attention, fusions that are off.
+-- Reads further cells of Megatron's columns: the implementation of a block, the sizes of latent
+-- attention, fusions that are off.
 local latent = { { "q_lora_rank", "q_lora" }, { "kv_lora_rank", "kv_lora" }, { "qk_nope_head_dim", "qk_head" }, { "qk_rope_head_dim", "qk_pos" },
   { "qk_pos_emb_head_dim", "qk_pos" }, { "qk_head_dim", "qk_head" }, { "v_head_dim", "v_head" } }
 local function megatron_words(row)

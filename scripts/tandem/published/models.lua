@@ -82,7 +82,7 @@ local function stated_blocks(row, how)
     if not family and has(row, "model", known[1]) then family = known[2] end
   end
   if not family and not is_family(row) and not catalog.find(row.model) and not megatrons.states_blocks(row) then
-    cells.note("no family of the name %s is known; a decoder like Llama stands for it", row.model)
+    cells.note("no family of the name %s is known; a decoder like Llama is planned", row.model)
   end
   for _, name in ipairs(windowed) do
     if has(row, "model", name) then cells.note("windows and sinks of attention are left out: %s", row.model) end
@@ -136,7 +136,7 @@ return function(row, how)
   if has(row, "model", "^t5") then return stated_blocks(row, how) end
   -- "attention-variant" means gated delta nets or DeepSeek's sparse attention (--experimental-attention-variant)
   if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then
-    cells.note("plain attention stands for the variant of these notes: %s", row.notes)
+    cells.note("the variant of attention in these notes is planned as plain attention: %s", row.notes)
   end
   if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
   if is_special(row) then return stated_blocks(row, how) end

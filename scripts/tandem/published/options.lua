@@ -27,7 +27,7 @@ local function matches(text, patterns)
   return false
 end
 
--- Returns the notes without options that the run did not use. Options that share a remark are separated by ";".
+-- Returns the notes without the options that the run did not use, separated by ";".
 local function in_force(notes)
   local kept = {}
   for remark in notes:gmatch "[^;]+" do

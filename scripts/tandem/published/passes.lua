@@ -120,7 +120,7 @@ local function goes_around(row)
   if not is_ring(row) then return false end
   local plain = cells.is_open(row.mla) and cells.is_open(row.hybrid_pattern)
   if plain and has(row, "framework", "^nemo") then return true end
-  cells.note("a gather of keys and values stands for the ring over cp = %d", count(row, "cp"))
+  cells.note("the ring over cp = %d is planned as a gather of keys and values", count(row, "cp"))
   return false
 end
 
@@ -141,7 +141,7 @@ local function is_block_float8(row) return not is_float4(row) and (has(row, "pre
 local function scales_of(row, how)
   local by_blocks = has(row, "precision", "deepseek") or has(row, "precision", "1d[x/%s]?2d") or has(row, "precision", "block") or has(row, "fp8_recipe", "^block") or has(row, "precision", "%d%s*x%s*128%f[%D]")
   if not is_block_float8(row) and by_blocks and not is_float4(row) then
-    cells.note("scales of rows stand for those of blocks of 128 numbers")
+    cells.note("scales of blocks of 128 numbers are planned as scales of rows")
     return "rowwise"
   end
   if not is_block_float8(row) then return (is_float4(row) or has(row, "precision", "rowwise") or has(row, "fp8_recipe", "rowwise")) and "rowwise" or "tensorwise" end
@@ -149,7 +149,7 @@ local function scales_of(row, how)
   local shared, tokens = how.cp or m.sharers(row), megatrons.tokens(row) // (cells.sequence(row) and count(row, "tp") or 1)
   local known = name and gpus.arch[gpus.gpus[name].arch].block_scales
   if known and (shared == 1 or trades_heads(row)) and tokens // shared % 32 == 0 then return "mxfp8" end
-  cells.note("scales of rows stand for the blocks of MXFP8: %s", not known and "the GPU does not multiply blocks" or
+  cells.note("the block scales of MXFP8 are planned as scales of rows: %s", not known and "the GPU does not multiply blocks" or
     shared > 1 and "ranks share sequences" or "a rank's tokens are not whole blocks")
   return "rowwise"
 end
@@ -177,7 +177,7 @@ local function chunks_with_experts(row, n_pp, vp)
   local period, layers, most = math.tointeger(tonumber(row.moe_layer_freq)), count(row, "n_layers"), vp
   if not period or cells.is_open(row.moe_experts) then return vp end
   while vp > 1 and (most % vp ~= 0 or layers // (n_pp * vp) % period ~= 0) do vp = vp - 1 end
-  if vp ~= most then cells.note("%d chunks stand for %d, so that each has experts", vp, most) end
+  if vp ~= most then cells.note("%d chunks are planned instead of %d, so that each has experts", vp, most) end
   return vp
 end
 

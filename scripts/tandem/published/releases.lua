@@ -85,7 +85,7 @@ function m.attention(row)
   if cell:find "flash.*3" or cell:find "fa[_%-]?3" then return "flash3" end
   if cell:find "triton" then return "triton" end
   if cell:find "flex" or cell:find "flash.*4" or cell:find "fa[_%-]?4" or cell:find "xformers" or cell:find "efficient" then
-    cells.note("the framework's usual attention stands for %s", row.attention_backend)
+    cells.note("the framework's usual attention is planned instead of %s", row.attention_backend)
     return nil
   end
   return (cell:find "flash" or cell:find "fa[_%-]?2") and "flash2" or nil

@@ -37,7 +37,7 @@ local function mesh(row, sharded)
   local own = ranks(row)
   local ep = megatrons.common_divisor(own, count(row, "ep", 1))
   if ep ~= count(row, "ep", 1) then
-    cells.note("experts over ep = %d extend over tp or cp; %d ranks with different samples stand for them", count(row, "ep"), ep)
+    cells.note("the ranks of ep = %d extend over tp or cp; they are planned as %d ranks with different samples", count(row, "ep"), ep)
     row.ep = tostring(ep)
   end
   local data = own // ep
@@ -187,7 +187,7 @@ end
 local function shards_of(row, data)
   local instances, shard = count(row, "num_distopt_instances", 1), count(row, "dp_shard", data)
   if instances > 1 and data % instances == 0 then return data // instances end
-  if instances > 1 then cells.note("%d instances of the optimizer do not divide %d ranks; one stands for them", instances, data) end
+  if instances > 1 then cells.note("%d instances of the optimizer do not divide %d ranks; one is planned", instances, data) end
   local replicate = count(row, "dp_replicate", data // math.min(shard, data))
   return shard < data and data % shard == 0 and shard > 1 and shard * replicate == data and shard or data
 end
@@ -308,7 +308,7 @@ local function nanotron(row)
 end
 
 local function colossal(row)
-  cells.note("framework %s has no profile; nanotron's stands for it", row.framework)
+  cells.note("framework %s has no profile; nanotron's is used", row.framework)
   return nanotron(row)
 end
 
@@ -320,13 +320,13 @@ end
 
 -- Levanter, EasyLM and others: JAX programs that shard weights like MaxText.
 local function jax(row)
-  cells.note("framework %s has no profile; MaxText's stands for it", row.framework)
+  cells.note("framework %s has no profile; MaxText's is used", row.framework)
   return maxtext(row)
 end
 
 -- OLMo: PyTorch's FSDP1, gradients reduced in fp32 (configs of the 7B; olmo/config.py: FSDPConfig). OLMo-core calls FSDP2.
 local function olmo(row)
-  cells.note("framework %s has no profile; that of PyTorch's FSDP stands for it", row.framework)
+  cells.note("framework %s has no profile; that of PyTorch's FSDP is used", row.framework)
   if has(row, "framework", "olmo[%s_-]*core") then return torchtitan(row) end
   local how = fms(row)
   how.reduce = nil
@@ -335,7 +335,7 @@ end
 
 -- FairScale's FSDP, the origin of PyTorch's FSDP1.
 local function fairscale(row)
-  cells.note("framework %s has no profile; that of PyTorch's FSDP stands for it", row.framework)
+  cells.note("framework %s has no profile; that of PyTorch's FSDP is used", row.framework)
   return fms(row)
 end
 
@@ -361,13 +361,13 @@ end
 
 -- Unsloth changes the kernels of Hugging Face's Trainer.
 local function unsloth(row)
-  cells.note("framework %s has no profile; that of Hugging Face's Trainer stands for it", row.framework)
+  cells.note("framework %s has no profile; that of Hugging Face's Trainer is used", row.framework)
   return trainer(row)
 end
 
 -- Forks of Megatron-LM, and frameworks that call Megatron-Core: Pai-Megatron-Patch, FlagScale, Primus, MegaScale.
 local function fork(row)
-  cells.note("framework %s has no profile; Megatron-Core's stands for it", row.framework)
+  cells.note("framework %s has no profile; Megatron-Core's is used", row.framework)
   return megatron_lm(row)
 end
 
@@ -444,7 +444,7 @@ local function framework(row)
   end
   -- For an unknown framework: torchtitan's profile if all weights are sharded, otherwise Megatron's.
   local sharded = (cells.stage(row) == 3 or has(row, "framework", "fsdp") and cells.stage(row) == 2) and count(row, "pp") == 1
-  cells.note("framework %s is not known; the profile of %s stands for it", row.framework, sharded and "torchtitan" or "Megatron")
+  cells.note("framework %s is not known; the profile of %s is used", row.framework, sharded and "torchtitan" or "Megatron")
   return (sharded and torchtitan or megatron)(row)
 end
 
@@ -466,7 +466,7 @@ function m.plan(row)
   end
   local half = passes.half_of(row, how)
   local known = cells.optimizer(row)
-  if not cells.is_open(row.optimizer) and not (known and known.adam) then cells.note("AdamW stands for %s, but for the bytes of its moments", row.optimizer) end
+  if not cells.is_open(row.optimizer) and not (known and known.adam) then cells.note("%s is planned as AdamW, except for the bytes of its moments", row.optimizer) end
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = cluster, mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = how.micro or count(row, "micro_batch"), seq = megatrons.tokens(row) },

@@ -222,8 +222,8 @@ local function policy(row)
   return part ~= nil and part < 1
 end
 
--- Brings a cell into a form that begins with the kind of recomputation: "recompute full block 4" becomes
--- "full block 4", "AC: selective op" becomes "selective op", and "FullAC" becomes "full".
+-- Rewrites a cell so that it begins with the kind of recomputation: "recompute full block 4"
+-- becomes "full block 4", "AC: selective op" becomes "selective op", and "FullAC" becomes "full".
 local function kind_first(row)
   local lower = row.ac:lower():match "^%s*(.-)%s*$"
   local rest = lower:match "^recompu%a*[%s:=_%-]+(full.*)$" or lower:match "^recompu%a*[%s:=_%-]+(selective.*)$" or lower:match "^ac[%s:=]+(full.*)$" or
@@ -249,7 +249,7 @@ local function recomputation(row)
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
   if lower:find "offload" and not lower:find "no%s+offload" then cells.note("activations that the row offloads to host memory stay on the device") end
-  -- a cell that only denies: "without AC", "w/o AC", "AC off", "not used"
+  -- these cells only deny recomputation: "without AC", "w/o AC", "AC off", "not used"
   if lower:find "^without" or lower:find "^w/o" or lower:find "^not%s+%a+$" and not lower:find "full" and not lower:find "selective" or lower:find "^%a+%s+off$" and not lower:find "full" then row.ac = "none" return end
   local outside = unbracketed(text):gsub("with empty list = none", "")
   local found, n = among(lower, recomputes)
@@ -288,7 +288,7 @@ local function precision(row)
   if text:find "^8%-bit" then row.precision = "fp8 " .. text end
   local blocks_of_32 = cells.is_float8(row) and (text:find "block%a*[%s_%-]*32%f[%D]" or text:find "1%s*x%s*32%f[%D]")
   if (text:find "microscal" or blocks_of_32) and not text:find "mx" and not text:find "fp4" then row.precision = "mxfp8 " .. text end
-  -- FP8-SC: sub-channels of 128 numbers, as NeMo's and Megatron-Bridge's recipes call them
+  -- NeMo's and Megatron-Bridge's recipes call blocks of 128 numbers sub-channels: FP8-SC
   local affirmed = cells.without_denied(text, sub_channels)
   if cells.is_float8(row) and not text:find "mx" and (affirmed:find(sub_channels[1]) or affirmed:find(sub_channels[2]) or affirmed:find(sub_channels[3])) then
     row.precision = row.precision .. " blockwise"

@@ -53,7 +53,7 @@ end
 
 local function words_of(key) return count_words[key] or {} end
 
--- Returns true if a short name, such as "vpp", stands for the degree or batch `key`.
+-- Returns true if `name`, a short name such as "vpp", means the degree or batch `key`.
 function m.is_short_name(key, name) return #name > 1 and #name < 4 and has_word(words_of(key).names, name) end
 
 -- Words for a node.
@@ -136,7 +136,8 @@ local function gpus_of_nodes(row)
   local each = words:find "each" or words:find "per" or words:find "/%s*%a" or words:find "%f[%a]of%s+%d" or words:find "x%s*%d" or words:find "with%s+%d" or words:find "%*%s*%d"
   if each or number == per_node and number < 2 * n then return n * number end
   if per_node then return number == n * per_node and number or number == per_node and n * number or cells.refuse("n_gpus and gpus_per_node do not agree: %s, %s", row.n_gpus, row.gpus_per_node) end
-  -- "8 nodes (64 GPUs)", but "3 nodes/8 GPUs": a node has 4, 8 or 16 GPUs
+  -- In "8 nodes (64 GPUs)" the number counts all GPUs, but in "3 nodes/8 GPUs" those of a node: a
+  -- node has 4, 8 or 16 GPUs.
   local is_all, is_each = number % n == 0, is_node[number]
   if is_all and is_each and n > 1 then cells.refuse("n_gpus counts the GPUs of all nodes or of each: %s", row.n_gpus) end
   return is_all and number or is_each and n * number or nil
@@ -306,7 +307,7 @@ function m.recomputed_layers(text)
   local groups = text:find "layers? per checkpoint" or text:find "layers? per segment" or text:find "layers? per group"
   if groups or text:find "%f[%a]uniform%f[%A]" then
     n = tonumber(n or text:match "uniform%D-(%d+)")
-    if n and n > 1 then cells.note("layers that are recomputed one by one stand for groups of %d layers", n) end
+    if n and n > 1 then cells.note("layers are recomputed in groups of %d; they are planned as recomputed one by one", n) end
     return "full"
   end
   local each = text:find "per block" or text:find "every block" or text:find "each block" or text:find "all blocks"

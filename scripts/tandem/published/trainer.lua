@@ -3,8 +3,9 @@ local cells = require "tandem.published.cells"
 local count, has = cells.count, cells.has
 local m = {}
 
--- Returns the number of chunks of Liger's head and loss (liger_kernel's fused_linear_cross_entropy). The number of
--- tokens in a chunk is a power of two. A chunk has about as many logits as the head's whole input has numbers.
+-- Returns the number of chunks in which Liger computes the head and the loss (liger_kernel's
+-- fused_linear_cross_entropy). The number of tokens in a chunk is a power of two. It is chosen so
+-- that a chunk has about as many logits as the head's whole input has numbers.
 function m.liger_pieces(row)
   local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
   local wanted, chunk = -(-tokens // ratio), 1
