@@ -130,6 +130,7 @@ static void tensors_have_their_dtypes_and_sizes(void **state)
             assert_int_equal(t->dim[1], 8192);
         }
     }
+    uint32_t n_attention = 0, n_rope = 0, n_norms = 0, n_losses = 0;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         bool statistic = n->op == OP_xent_max || n->op == OP_xent_pick || n->op == OP_xent_sumexp;
@@ -146,7 +147,13 @@ static void tensors_have_their_dtypes_and_sizes(void **state)
                         a->rope_high == 4 && a->rope_context == 8192);
         if (n->op == OP_xent_loss) assert_true(a->scale == 1.0 / (64.0 * 8192));
         if (n->op == OP_rmsnorm) assert_true(a->eps == 1e-5);
+        n_attention += n->op == OP_attention, n_rope += n->op == OP_rope;
+        n_norms += n->op == OP_rmsnorm, n_losses += n->op == OP_xent_loss;
     }
+    assert_int_equal(n_attention, 32);
+    assert_int_equal(n_rope, 2 * 32);
+    assert_int_equal(n_norms, 2 * 32 + 1);
+    assert_int_equal(n_losses, 1);
     const Tensor *loss = &g->tensors.at[g->loss];
     assert_int_equal(loss->role, ROLE_loss);
     assert_int_equal(loss->dtype, DT_f64);

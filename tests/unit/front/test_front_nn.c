@@ -183,12 +183,20 @@ static void a_module_without_a_config_is_a_model(void **state)
         "  model = nn.module { e = nn.embedding(7, 7), n = nn.rmsnorm(7),\n"
         "    forward = function(m, t, y) return nn.cross_entropy(m.n(m.e(t)), y) end } }\n");
     assert_true(front_load("alone.lua", NULL, arena, &config, &graph, &d));
+    uint32_t n_weights = 0, n_activations = 0;
     for (TensorId id = 1; id < graph.tensors.n; id++) {
         const Tensor *t = &graph.tensors.at[id];
-        if (strcmp(t->name, "n.weight") == 0)
+        if (strcmp(t->name, "n.weight") == 0) {
             assert_true(t->init.kind == INIT_normal && t->init.a == 1 && t->init.b == 0.1);
-        if (t->role == ROLE_activation) assert_int_equal(t->dtype, DT_f64);
+            n_weights++;
+        }
+        if (t->role == ROLE_activation) {
+            assert_int_equal(t->dtype, DT_f64);
+            n_activations++;
+        }
     }
+    assert_int_equal(n_weights, 1);
+    assert_true(n_activations >= 2); /* the embedding and the norm make one each */
     arena_free(arena);
 }
 

@@ -164,6 +164,7 @@ static void qwen_has_biases_or_head_norms(void **state)
     assert_int_equal(norm->n_dims, 1); /* all heads share one weight */
     assert_int_equal(norm->dim[0], 16);
     assert_int_equal(count_ops(&three.graph, OP_rmsnorm_heads), 4);
+    assert_int_equal(count_ops(&three.graph, OP_rope), 4);
     for (NodeId id = 1; id < three.graph.nodes.n; id++) /* the norm comes before RoPE */
         if (three.graph.nodes.at[id].op == OP_rope) {
             const Tensor *x = &three.graph.tensors.at[three.graph.nodes.at[id].in[0]];
@@ -201,6 +202,7 @@ static void phi_2_adds_attention_and_mlp_of_one_norm(void **state)
     assert_int_equal(count_ops(&three.graph, OP_rmsnorm), 2 * 2 + 1);
     assert_non_null(param(&two.graph, "head.bias"));
     assert_null(param(&three.graph, "head.bias"));
+    assert_int_equal(count_ops(&two.graph, OP_rope), 4);
     for (NodeId id = 1; id < two.graph.nodes.n; id++)
         if (two.graph.nodes.at[id].op == OP_rope)
             assert_int_equal(graph_attrs_at(&two.graph, two.graph.nodes.at[id].attrs)->rope_dims,
@@ -265,6 +267,7 @@ static void yarn_can_be_switched_off(void **state)
             assert_true(fabs(a->scale - 1 / sqrt(192)) < 1e-15);
     }
     assert_int_equal(count_ops(&g, OP_rope), 2 * 61);
+    assert_int_equal(count_ops(&g, OP_attention_wide), 61);
     arena_free(arena);
 }
 

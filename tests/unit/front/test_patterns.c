@@ -83,12 +83,20 @@ static void styles_split_the_named_dimensions(void **state)
     assert_int_equal(output_of(g, "layers.1.ffn_norm")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.1.ffn_norm.weight")->use.on[0], WHOLE);
     /* Each rank computes a part of the norm, instead of computing all of it and keeping a part. */
+    uint32_t n_norms = 0, n_products = 0;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        if (is_of(g, n, "layers.1.ffn_norm")) assert_int_equal(n->split[0], 's');
-        if (is_of(g, n, "layers.1.feed_forward.w2"))
+        if (is_of(g, n, "layers.1.ffn_norm")) {
+            assert_int_equal(n->split[0], 's');
+            n_norms++;
+        }
+        if (is_of(g, n, "layers.1.feed_forward.w2")) {
             assert_int_equal(g->tensors.at[n->in[0]].use.on[0], WHOLE);
+            n_products++;
+        }
     }
+    assert_int_equal(n_norms, 1);
+    assert_int_equal(n_products, 1);
     /* Tensors that no pattern names follow the marks of the model. */
     assert_int_equal(param(g, "layers.0.attention.wq.weight")->use.on[0], SPLIT(1));
     assert_int_equal(param(g, "layers.0.feed_forward.w1.weight")->use.on[0], SPLIT(1));
