@@ -1,5 +1,6 @@
-/* The error bars printed with predictions follow from tests/data/predicted_runs.csv, and today's
- * predictions equal that file. tests/bench/error_bar.py generates the bars and the file. */
+/* The error bars printed with predictions follow from tests/data/predicted_runs.csv. Predictions
+ * made now stay near those of that file. tests/bench/error_bar.py generates the bars and the
+ * file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -202,7 +203,7 @@ static void a_prediction_names_the_runs_behind_its_bars(void **state)
 
 /* Half of the sample's rows must be predicted within 3 % of the values from which the bars were
  * made. */
-static void stored_predictions_equal_todays(void **state)
+static void predictions_stay_near_the_stored_ones(void **state)
 {
     (void)state;
     static Row rows[MOST];
@@ -240,7 +241,7 @@ int main(void)
         cmocka_unit_test(bars_follow_from_the_stored_predictions),
         cmocka_unit_test(a_class_without_rows_has_no_bar),
         cmocka_unit_test(a_prediction_names_the_runs_behind_its_bars),
-        cmocka_unit_test(stored_predictions_equal_todays),
+        cmocka_unit_test(predictions_stay_near_the_stored_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
