@@ -295,8 +295,8 @@ void frameworks_forget(Cli *cli);
 /* Prints the predictions, and puts new ones into `store`, which may be NULL. head: words at the
  * beginning of each line that name the plan, such as "best plan"; "": the command's own plan.
  * made_of: receives the scripts from which the predictions were made; may be NULL. */
-void frameworks_tell(Cli *cli, Frameworks *frameworks, const char *head, Store *store,
-                     Recipe *made_of);
+void frameworks_print(Cli *cli, Frameworks *frameworks, const char *head, Store *store,
+                      Recipe *made_of);
 
 /* Reads the configuration and the mesh of PLAN before any pass runs. Returns false after reporting
  * diagnostics. */

@@ -84,7 +84,7 @@ void cmd_check(Cli *cli)
     plan_file_memory(cli, file);
     Frameworks *frameworks = frameworks_ask(cli, file, false, NULL, NULL);
     session_settle(file, &cli->diag);
-    frameworks_tell(cli, frameworks, "", NULL, NULL);
+    frameworks_print(cli, frameworks, "", NULL, NULL);
     plan_file_close(cli);
     report_start(cli, file->plan);
     bool proven = only_infeasible(&cli->diag);

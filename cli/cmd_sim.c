@@ -127,7 +127,7 @@ void cmd_sim(Cli *cli)
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     Repeat repeat = {.also = {.head = ""}};
-    frameworks_tell(cli, frameworks, "", store, &repeat.also);
+    frameworks_print(cli, frameworks, "", store, &repeat.also);
     PredictOptions options;
     Prediction prediction;
     repeat.fresh_from = cli->diag.items.n;

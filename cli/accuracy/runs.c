@@ -358,7 +358,10 @@ static void score_row(const Csv *csv, RowOut *out)
         row_reason(out, first_error(&run.diag));
     } else if (is_other_part(csv, out->row, run.config.cluster.device.memory_bytes)) {
         const char *cell = csv_cell(csv, out->row, "peak_mem");
-        row_reason(out, arena_print(arena, "peak_mem is no part of the device's: %.40s", cell));
+        row_reason(
+            out, arena_print(arena,
+                             "peak_mem is a part of another number than the device's memory: %.40s",
+                             cell));
     } else {
         out->profile = run.config.runtime.name;
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);

@@ -408,7 +408,7 @@ Frameworks *frameworks_ask(Cli *cli, const PlanFile *file, bool timed, const Sce
     return frameworks;
 }
 
-static void tell_json(Cli *cli, const Frameworks *frameworks)
+static void put_json(Cli *cli, const Frameworks *frameworks)
 {
     json_t *list = json_array();
     for (uint32_t i = 0; i < frameworks->all.n; i++)
@@ -419,8 +419,8 @@ static void tell_json(Cli *cli, const Frameworks *frameworks)
         json_count(cli->json, "own_step_ps", (uint64_t)frameworks->own_step);
 }
 
-void frameworks_tell(Cli *cli, Frameworks *frameworks, const char *head, Store *store,
-                     Recipe *made_of)
+void frameworks_print(Cli *cli, Frameworks *frameworks, const char *head, Store *store,
+                      Recipe *made_of)
 {
     for (uint32_t i = 0; i < frameworks->all.n; i++) {
         FrameworkAnswer *a = &frameworks->all.at[i];
@@ -429,10 +429,10 @@ void frameworks_tell(Cli *cli, Frameworks *frameworks, const char *head, Store *
             recipe_add(made_of, &a->recipe.scripts.at[k], cli->arena);
     }
     if (cli->json != NULL && frameworks->asked) {
-        tell_json(cli, frameworks);
+        put_json(cli, frameworks);
         return;
     }
-    head = head[0] != 0 ? arena_print(cli->arena, "%-12sunder ", head) : "under       ";
+    head = head[0] != 0 ? arena_print(cli->arena, "%-12sin ", head) : "framework   ";
     if (frameworks->own_step > 0)
         str_print(&cli->out, "%sTandem's own executor: step %s\n", head,
                   format_time(cli->arena, frameworks->own_step));

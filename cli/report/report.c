@@ -114,12 +114,12 @@ static void step_text(Cli *cli, const PlanFile *file, const RunRecord *r)
     const Ps idle = r->step_ps - r->compute_ps - r->exposed_ps, input = input_of(file);
     const bool waits = input > 0 && input == r->step_ps;
     const bool host = host_bytes_of(file->plan) > 0 || file->config.runtime.name != NULL;
-    str_print(&cli->out,
-              "step        %s  (compute %s, exposed communication %s, waiting for %sranks%s %s)\n",
-              paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
-              format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
-              waits ? "data, " : "", host ? " and the host" : "",
-              format_time(arena, idle > 0 ? idle : 0));
+    str_print(
+        &cli->out,
+        "step        %s  (compute %s, exposed communication %s, waiting for %sother ranks%s %s)\n",
+        paint(cli, PAINT_strong, format_time(arena, r->step_ps)), format_time(arena, r->compute_ps),
+        format_time(arena, r->exposed_ps), waits ? "data, " : "", host ? " and the host" : "",
+        format_time(arena, idle > 0 ? idle : 0));
     if (input > 0)
         str_print(&cli->out, "loader      %s to read a rank's sequences of a step, %s\n",
                   format_time(arena, input), waits ? "which sets it" : "hidden");

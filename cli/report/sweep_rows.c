@@ -63,7 +63,7 @@ double row_mwh(const Cli *cli, const SweepRow *r)
 
 /* More plans than the best one can be proven: the store may know proofs, and another process may
  * have proven a plan before the best one was found. */
-void sweep_tell_proven(Cli *cli, const SweepRows *rows)
+void sweep_print_proven(Cli *cli, const SweepRows *rows)
 {
     uint32_t n = 0, n_proven = 0;
     for (uint32_t i = 0; i < rows->n; i++) {

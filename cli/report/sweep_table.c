@@ -326,7 +326,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     str_print(&cli->out, "best        %s\n",
               sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
     str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
-    sweep_tell_proven(cli, rows);
+    sweep_print_proven(cli, rows);
     traffic_note(cli, keys, rows);
 }
 

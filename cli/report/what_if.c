@@ -261,7 +261,7 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
     Cli *cli = w->cli;
     const char *const each = arena_print(cli->arena, ">per %s", plan_file_device(w->file));
     const char *const heads[] = {"  what if", ">step",   each,          ">change",
-                                 ">MFU",      ">memory", ">pays up to", ">enough"};
+                                 ">MFU",      ">memory", ">pays up to", ">useful up to"};
     const double price = price_of(cli, &w->file->config.cluster);
     Table t = table_in(cli->arena, 8, heads);
     json_t *list = cli->json != NULL ? json_array() : NULL;
@@ -278,14 +278,14 @@ static void report(WhatIf *w, const Row *rows, const double *factors, uint32_t n
     if (price > 0)
         str_print(
             &cli->out,
-            "pays up to  the price of a GPU hour, in USD, at which the same %s cost as much as "
+            "pays up to    the price of a GPU hour, in USD, at which the same %s cost as much as "
             "before\n",
             plan_file_counts(w->file));
     else
         str_add(&cli->out,
-                "pays up to  unknown: no price of a GPU hour is known; --price USD gives one\n");
+                "pays up to    unknown: no price of a GPU hour is known; --price USD gives one\n");
     str_add(&cli->out,
-            "enough      the least factor that gives 99 % of the speed of any larger factor\n");
+            "useful up to  the least factor that gives 99 % of the speed of any larger factor\n");
     table_print(&t, &cli->out);
     for (uint32_t i = 0; i < n; i++)
         if (!rows[i].made)

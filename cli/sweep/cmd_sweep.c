@@ -134,8 +134,9 @@ static const Config *plan_of(Cli *cli, const Sweep *sweep)
     const PlanOptions options = space_options(cli, &freed);
     Config *config = arena_alloc(cli->arena, sizeof *config);
     Graph graph;
-    Diag told = diag_in(cli->arena);
-    return session_read(sweep->path, &options, cli->arena, config, &graph, &told) ? config : NULL;
+    Diag ignored = diag_in(cli->arena);
+    const bool fine = session_read(sweep->path, &options, cli->arena, config, &graph, &ignored);
+    return fine ? config : NULL;
 }
 
 /* Returns the settings of all combinations that satisfy --where and belong to this shard, in order.
@@ -186,9 +187,9 @@ static bool slurm_can_start(Cli *cli, const PointJob *job)
         const PlanOptions options = plan_file_options(cli, NULL);
         Config *config = arena_alloc(cli->arena, sizeof *config);
         Graph graph;
-        Diag told = diag_in(cli->arena);
-        fine = session_read(job->path, &options, cli->arena, config, &graph, &told);
-        if (i == 0) first = told;
+        Diag d = diag_in(cli->arena);
+        fine = session_read(job->path, &options, cli->arena, config, &graph, &d);
+        if (i == 0) first = d;
     }
     cli->options.set = set;
     if (!fine) cli->diag = first;
@@ -259,30 +260,30 @@ static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
 
 /* Prints the lines about the best plan: those of the process that simulated it, or stored ones, or
  * else new ones. */
-static void tell_best_plan(Cli *cli, const PointJob *job, const SweepRows *rows)
+static void print_best_plan(Cli *cli, const PointJob *job, const SweepRows *rows)
 {
-    if (!job->tells_best || rows->n == 0) return;
+    if (!job->prints_best || rows->n == 0) return;
     const SweepRow *best = &rows->at[0];
     if (best->status != SWEEP_fits || best->unmet) return;
-    if (best->said != NULL) {
-        str_add(&cli->out, best->said);
+    if (best->best_lines != NULL) {
+        str_add(&cli->out, best->best_lines);
         return;
     }
     const TextList *own = &job->settings[best->index];
     for (uint32_t i = 0; i < own->n; i++) list_push(cli->arena, &cli->options.set, own->at[i]);
     /* threads are allowed again: the processes that simulated the points have ended */
     parallel_allow(jobs_number(cli->options.jobs, MOST_JOBS));
-    Diag told = diag_in(cli->arena);
+    Diag ignored = diag_in(cli->arena);
     const bool stores = !cli->options.no_store;
-    Store *store = stores ? store_open_brief(cli->options.db, &told) : NULL;
+    Store *store = stores ? store_open_brief(cli->options.db, &ignored) : NULL;
     const char *found = best_found(cli, job->path, store);
     store_close(store);
     if (found != NULL) {
         str_add(&cli->out, found);
         return;
     }
-    store = stores ? store_open(cli->options.db, false, &told) : NULL;
-    best_tell(cli, job->path, store);
+    store = stores ? store_open(cli->options.db, false, &ignored) : NULL;
+    best_print(cli, job->path, store);
     store_close(store);
 }
 
@@ -294,7 +295,7 @@ static void decide_points(Cli *cli, Sweep *sweep)
                     .settings = all_settings(sweep),
                     .unproven = !cli->options.sweep.prove,
                     .proves_best = !cli->options.sweep.prove && sweep_ranks_by_tokens(),
-                    .tells_best = cli->json == NULL && !cli->options.sweep.csv};
+                    .prints_best = cli->json == NULL && !cli->options.sweep.csv};
     if (job.settings == NULL) return;
     job.n = sweep->n_plans;
     if (cli->options.sweep.slurm > 0) {
@@ -316,7 +317,7 @@ static void decide_points(Cli *cli, Sweep *sweep)
         rows.at[i].values = values_of(&sweep->keys, sweep->combination[i], cli->arena);
     if (!sweep_prove(&job, &rows)) return;
     sweep_report(cli, &sweep->keys, &rows);
-    tell_best_plan(cli, &job, &rows);
+    print_best_plan(cli, &job, &rows);
 }
 
 void cmd_sweep(Cli *cli)

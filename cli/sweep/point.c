@@ -109,9 +109,9 @@ static void enter(const Decider *decider, Cli *one, const PlanFile *file, json_t
     const PointJob *job = decider->job;
     if (job->best == NULL) return;
     const double speed = json_number_value(json_object_get(row, "tokens_per_s"));
-    Diag told = diag_in(one->arena);
+    Diag ignored = diag_in(one->arena); /* a failed proof is reported later */
     if (job->unproven && speed >= best_least(job->best) &&
-        session_prove(file, true, one->arena, &told)) {
+        session_prove(file, true, one->arena, &ignored)) {
         json_put(row, "proven", json_true());
         if (decider->store != NULL)
             store_put_proof(decider->store, file->id, decider->build, &one->diag);
@@ -186,14 +186,14 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Made 
 /* Returns the hash of everything on which an answer depends, except the scripts. */
 static Hash128 key_of(const Decider *decider, const Cli *one)
 {
-    const PlanOptions told = {.set = one->options.set.at,
-                              .n_set = one->options.set.n,
-                              .cluster = one->options.cluster,
-                              .nodes = one->options.n_nodes,
-                              .seed = one->options.seed_text != NULL ? &one->options.seed : NULL};
+    const PlanOptions given = {.set = one->options.set.at,
+                               .n_set = one->options.set.n,
+                               .cluster = one->options.cluster,
+                               .nodes = one->options.n_nodes,
+                               .seed = one->options.seed_text != NULL ? &one->options.seed : NULL};
     Str key = str_in(one->arena);
     str_add(&key, decider->context);
-    str_add(&key, recipe_head(decider->job->path, &told, one->arena));
+    str_add(&key, recipe_head(decider->job->path, &given, one->arena));
     return hash_bytes(str_text(&key), key.n);
 }
 
@@ -322,7 +322,7 @@ static bool decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
 
 /* Adds lines to the best plan's answer: the predictions for this plan under other frameworks. Adds
  * none if they need a plan with all micro-batches. */
-static void tell_best(const Decider *decider, Cli *one, Recipe *recipe)
+static void add_best_lines(const Decider *decider, Cli *one, Recipe *recipe)
 {
     const BestPlan *best = &decider->best;
     if (best->file->config.runtime.name != NULL && best->file->microbatches > 0) return;
@@ -335,7 +335,7 @@ static void tell_best(const Decider *decider, Cli *one, Recipe *recipe)
         parallel_allow(jobs_number(one->options.jobs, MOST_JOBS));
         text = best_lines_of(one, best->file, recipe, decider->store);
     }
-    json_text(best->row, "said", text);
+    json_text(best->row, "best_lines", text);
 }
 
 /* Proves the fastest plan of this process, unless another process has a faster one, and writes its
@@ -354,7 +354,7 @@ static void prove_best(const Decider *decider, FILE *out)
         store_put_proof(decider->store, best->file->id, decider->build, &one.diag);
         keep_answer(decider, &one, best->key, &recipe, best->row);
     }
-    if (decider->job->tells_best) tell_best(decider, &one, &recipe);
+    if (decider->job->prints_best) add_best_lines(decider, &one, &recipe);
     json_dumpf(best->row, out, JSON_COMPACT);
     fputc('\n', out);
 }

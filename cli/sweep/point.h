@@ -43,7 +43,7 @@ typedef struct PointJob {
     /* with `unproven`: each process proves its fastest plan, unless another process has found a
      * faster one. So the best plan of all is proven. */
     bool proves_best;
-    bool tells_best; /* prints lines about the best plan under other frameworks */
+    bool prints_best; /* prints lines about the best plan under other frameworks */
     /* true if lower bounds of memory may rule out points before they are compiled */
     bool bounded;
     /* true if only the N_BEST fastest points matter; then lower bounds of time may rule out points,
@@ -104,7 +104,7 @@ bool bounds_decide(const PointJob *job, Cli *one, const Config *config, Graph *g
  * changed since. `store` may be NULL. */
 const char *best_found(Cli *cli, const char *path, Store *store);
 /* Prints the lines, and stores them. Compiles the plan. */
-void best_tell(Cli *cli, const char *path, Store *store);
+void best_print(Cli *cli, const char *path, Store *store);
 /* Does the same for a compiled plan, and returns the lines. file: the plan, with all micro-batches
  * if it names a runtime. recipe: its recipe. cli->script: its script, held open. */
 const char *best_lines_of(Cli *cli, const PlanFile *file, Recipe *recipe, Store *store);

@@ -26,7 +26,7 @@ static const char *text_of(const json_t *row, const char *key, Arena *arena)
 }
 
 /* Reads the warnings from the answer for a point. Leaves out an entry without texts. */
-static void hear_warnings(const json_t *row, Arena *arena, SweepRow *to)
+static void read_warnings(const json_t *row, Arena *arena, SweepRow *to)
 {
     size_t i;
     const json_t *warning;
@@ -37,7 +37,7 @@ static void hear_warnings(const json_t *row, Arena *arena, SweepRow *to)
     }
 }
 
-static void hear(FILE *file, Arena *arena, SweepRows *rows)
+static void read_answers(FILE *file, Arena *arena, SweepRows *rows)
 {
     json_t *line;
     while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
@@ -51,7 +51,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .error = diagnostic_of(json_object_get(line, "error"), arena),
                        .plan_id = text_of(line, "plan_id", arena),
                        .trust = text_of(line, "trust", arena),
-                       .said = text_of(line, "said", arena),
+                       .best_lines = text_of(line, "best_lines", arena),
                        .ranks = count_of(line, "ranks"),
                        .peak_bytes = count_of(line, "peak_bytes"),
                        .unit_bytes = count_of(line, "unit_bytes"),
@@ -69,7 +69,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
                        .proven = json_is_true(json_object_get(line, "proven")),
                        .close = json_is_true(json_object_get(line, "close")),
                        .unstored = text_of(line, "unstored", arena)};
-        hear_warnings(line, arena, &rows->at[index]);
+        read_warnings(line, arena, &rows->at[index]);
         json_decref(line);
     }
 }
@@ -95,7 +95,7 @@ static bool decide_order(PointJob *job, SweepRows *rows)
     const bool fine = jobs_fork(cli, n_jobs, job->n_order, points_work, job, file);
     jobs_on_interrupt(NULL);
     for (uint32_t i = 0; i < n_jobs && file[i] != NULL; i++) {
-        hear(file[i], cli->arena, rows);
+        read_answers(file[i], cli->arena, rows);
         fclose(file[i]);
     }
     return fine;

@@ -5,7 +5,7 @@
 
 /* Reports the warnings that the proof of a row gave, but not its simulation. The report of the
  * sweep prints only warnings that all rows have, so it would leave these out. */
-static void tell_warnings(Cli *cli, const SweepRow *simulated, const SweepRow *proven)
+static void print_warnings(Cli *cli, const SweepRow *simulated, const SweepRow *proven)
 {
     for (uint32_t i = 0; i < proven->warnings.n; i++)
         if (!row_has_warning(simulated, &proven->warnings.at[i]))
@@ -35,7 +35,7 @@ static bool prove_row(const PointJob *job, SweepRow *row)
     if (!points_decide(&one, &answers)) return false;
     SweepRow *answer = &answers.at[0];
     if (answer->status == SWEEP_fits) {
-        tell_warnings(cli, row, answer);
+        print_warnings(cli, row, answer);
         row->proven = true;
         return true;
     }

@@ -115,8 +115,9 @@ static bool shorter_decides(Cli *one, const Config *config, Graph *graph, const 
     shorter.fewer = bound_microbatches(config);
     shorter.by_period = shorter.unplaced = shorter.unproven = true;
     if (shorter.fewer == 0) return false;
-    Diag told = diag_in(one->arena); /* the plan of all micro-batches would report the same error */
-    const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &told);
+    /* the plan of all micro-batches would report the same error */
+    Diag ignored = diag_in(one->arena);
+    const PlanFile *file = session_compile(config, graph, &shorter, one->arena, &ignored);
     if (file == NULL || file->plan->programs.n == 0) return false;
     const Capacity c = session_capacity(file, one->arena);
     return is_too_full(one, bound_bytes(file->plan, false),

@@ -173,8 +173,8 @@ static void add_mesh(Cli *cli, TextList *list, const SpaceFacts *f, const MeshUs
     for (uint32_t a = 0; a < AXIS_NAMES; a++) {
         const AxisName axis = (AxisName)a;
         const bool shards = axis == shards_axis();
-        const bool said = f->config->axis_size[a] > 1 || is_listed(f, axis);
-        if (shards || said || way->size[a] > 1)
+        const bool named = f->config->axis_size[a] > 1 || is_listed(f, axis);
+        if (shards || named || way->size[a] > 1)
             add_count(cli, list, mesh_key(cli, axis), way->size[a]);
         if (is_of_model(axis)) add_pass(cli, list, f, way, axis);
     }

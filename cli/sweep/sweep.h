@@ -61,7 +61,7 @@ typedef struct SweepRow {
     bool proven;          /* the plan was proven; sweeps and searches prove only their winners */
     bool close;           /* step_ps is a close lower bound, from plans with few layers */
     /* lines about the plan under other frameworks; NULL: its process has printed none */
-    const char *said;
+    const char *best_lines;
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
@@ -98,7 +98,7 @@ double row_usd(const Cli *cli, const SweepRow *r);
 double row_mwh(const Cli *cli, const SweepRow *r);
 
 /* Tells, below the table, which plans are proven. Prints nothing if there is only one plan. */
-void sweep_tell_proven(Cli *cli, const SweepRows *rows);
+void sweep_print_proven(Cli *cli, const SweepRows *rows);
 
 /* ---- where.c */
 /* Sets *holds to true if all conditions of --where are true for these settings. plan: gives the

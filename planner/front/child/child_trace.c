@@ -173,12 +173,12 @@ static void read_order(lua_State *L, int arg, Named *t)
     t->n_segments = (uint32_t)n;
     if (n == 0) return;
     lua_getfield(L, arg, "dim");
-    luaL_argcheck(L, lua_isinteger(L, -1), arg, "dim is no integer");
+    luaL_argcheck(L, lua_isinteger(L, -1), arg, "dim must be an integer");
     t->order_dim = (uint32_t)lua_tointeger(L, -1);
     lua_pop(L, 1);
     for (lua_Integer i = 1; i <= n; i++) {
         lua_geti(L, arg, i);
-        luaL_argcheck(L, lua_isinteger(L, -1), arg, "a share is no integer");
+        luaL_argcheck(L, lua_isinteger(L, -1), arg, "a share must be an integer");
         t->share[i - 1] = lua_tointeger(L, -1);
         lua_pop(L, 1);
     }

@@ -171,7 +171,7 @@ static bool read_axis_record(Parser *p)
     if (!read_fields(p, RECORD_axis, &axis)) return false;
     const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_.";
     if (!axis.text || !*axis.text || axis.text[strspn(axis.text, letters)])
-        return fail(p, "axis.text is no plain name", here);
+        return fail(p, "axis.text must consist of lower-case letters, digits, '_' and '.'", here);
     if (!find_axis_name(&axis)) return fail(p, "axis.text names no axis", here);
     const uint32_t most = MAX_MESH_RANKS / mesh->n_ranks;
     if (axis.size < 2 || axis.size > most) return fail(p, "axis.size is out of bounds", here);

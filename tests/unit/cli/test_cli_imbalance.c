@@ -173,12 +173,12 @@ static void memory_is_that_of_the_busiest_rank(void **state)
                                      factor[i], "--set", "batch.micro=64"),
                       json = COMMAND(arena, 60, "sim", "imbalance.lua", "--dry-run", "--imbalance",
                                      factor[i], "--set", "batch.micro=64", "--json");
-        const char *under = strstr(text.out, "under       megatron: ");
+        const char *under = strstr(text.out, "framework   megatron: ");
         const char *runtime = strstr(text.out, "runtime     megatron: ");
         const char *process = strstr(json.out, "\"process_bytes\": ");
         if (under == NULL || runtime == NULL || process == NULL)
             fail_msg("%s%s%s", text.out, text.err, json.out);
-        under += strlen("under       megatron: ");
+        under += strlen("framework   megatron: ");
         runtime = strstr(runtime, " reserved, ") + strlen(" reserved, ");
         const size_t n = strcspn(under, ",");
         if (strncmp(under, runtime, n) != 0) fail_msg("two memories of one plan:\n%s", text.out);

@@ -84,7 +84,7 @@ static void a_plan_may_fit_only_without_a_framework(void **state)
                               "batch.global=32", "--set", "parallel.ac.mode=none");
     assert_int_equal(r.exit_code, 0);
     assert_non_null(strstr(r.out, " reserved: fits 79.1 GiB\n"));
-    const char *line = strstr(r.out, "under       torchtitan: ");
+    const char *line = strstr(r.out, "framework   torchtitan: ");
     assert_non_null(line);
     assert_non_null(strstr(line, "DOES NOT FIT\n"));
     arena_free(arena);
@@ -171,7 +171,7 @@ static void the_best_plan_of_a_sweep_is_predicted_for_frameworks(void **state)
     assert_int_equal(r.exit_code, 0);
     const char *best = strstr(r.out, "best        --set mesh.tp=");
     assert_non_null(best);
-    assert_non_null(strstr(best, "best plan   under torchtitan: "));
+    assert_non_null(strstr(best, "best plan   in torchtitan: "));
     arena_free(arena);
 }
 
@@ -201,7 +201,7 @@ static void both_processes_print_the_same_best_lines(void **state)
                                       "--set", "model.layers=4", "--set", settings[i], "--try",
                                       "mesh.tp=1,2", "--db", "none", again ? "--prove" : "-j1");
             assert_int_equal(r.exit_code, 0);
-            said[again] = strstr(r.out, "best plan   under ");
+            said[again] = strstr(r.out, "best plan   in ");
             assert_non_null(said[again]);
             evaluations[again] = count_evaluations(r.err);
         }
@@ -249,7 +249,7 @@ static void a_repeated_sweep_prints_the_stored_best_lines(void **state)
         CommandResult r = COMMAND(arena, 60, "sweep", plan, "--set", "mesh.dp_shard=-1", "--set",
                                   "model.layers=4", "--try", "mesh.tp=1,2", "--db", db);
         assert_int_equal(r.exit_code, 0);
-        lines[i] = strstr(r.out, changed ? "found plan" : "best plan   under torchtitan: ");
+        lines[i] = strstr(r.out, changed ? "found plan" : "best plan   in torchtitan: ");
         assert_non_null(lines[i]);
     }
     assert_string_equal(lines[0], lines[1]);

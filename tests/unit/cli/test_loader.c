@@ -38,11 +38,11 @@ static void the_loader_is_named_if_it_sets_the_step(void **state)
     (void)state;
     Arena *arena = arena_new();
     CommandResult r = simulate(arena, "2", "--explain");
-    assert_non_null(strstr(r.out, "waiting for data, ranks and the host"));
+    assert_non_null(strstr(r.out, "waiting for data, other ranks and the host"));
     assert_non_null(strstr(r.out, "16.000 s to read a rank's sequences of a step, which sets it"));
     assert_non_null(strstr(r.out, "waits for data"));
     r = simulate(arena, "0.01", "--explain");
-    assert_non_null(strstr(r.out, "waiting for ranks and the host"));
+    assert_non_null(strstr(r.out, "waiting for other ranks and the host"));
     assert_non_null(strstr(r.out, "80.00 ms to read a rank's sequences of a step, hidden"));
     assert_null(strstr(r.out, "waits for data"));
     r = simulate(arena, "0", "--explain");

@@ -104,7 +104,7 @@ static void changes_apply_to_a_named_cluster(void **state)
 static void a_missing_price_is_reported_once(void **state)
 {
     (void)state;
-    static const char why[] = "pays up to  unknown: no price of a GPU hour is known; --price USD";
+    static const char why[] = "pays up to    unknown: no price of a GPU hour is known; --price USD";
     for (int priced = 0; priced < 2; priced++) {
         CommandResult r = COMMAND(arena, 120, "sim", llama, "--set", "model.layers=2", "--db",
                                   "none", "--what-if", "seq=2x", "--set",

@@ -331,7 +331,7 @@ static const struct {
     {"axis 0 text=\"tp\" size=1\n", 2, "axis.size is out of bounds"},
     {"axis 1 text=\"tp\" size=2\n", 2, "indices must follow"},
     {"axis 0 text=\"tp\" size=4000000000\n", 2, "axis.size is out of bounds"},
-    {"axis 0 text=\"a b\" size=2\n", 2, "no plain name"},
+    {"axis 0 text=\"a b\" size=2\n", 2, "must consist of lower-case letters"},
     {"shape 1 dims=[4,-1]\n", 0, "sizes out of range"},
     {"shape 1 dims=[9000000000000000,9000000000000000]\n", 0, "sizes out of range"},
     {"shape 1 dims=[1,2,3,4,5,6,7]\n", 2, "too many dimensions"},

@@ -296,8 +296,8 @@ static void passes_and_runtimes_can_be_set(void **state)
         {"parallel.ac=none", "parallel    tp(sequence), fsdp2(reshard)\n"},
         {"parallel.zero=optim_grads",
          "parallel    tp(sequence), ac(selective), zero(optim_grads)\n"},
-        {"runtime=none", "under       automodel: "},
-        {"runtime=fsdp1", "under       fsdp1: "},
+        {"runtime=none", "framework   automodel: "},
+        {"runtime=fsdp1", "framework   fsdp1: "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "model.layers=2", "--set",
