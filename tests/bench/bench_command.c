@@ -1,5 +1,5 @@
-/* Times a whole process: runs a command n times without its output, and prints the least and the
- * median wall time, and the least processor time (children included). Arguments: n, file to remove
+/* Times a whole process. Runs a command n times without its output. Prints the least and the median
+ * wall time, and the least processor time (children included). Arguments: n, a file to remove
  * before each run ("-": none), the command. */
 #include <fcntl.h>
 #include <spawn.h>
@@ -36,7 +36,7 @@ static double processor_ms(void)
            1e-3 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* Exit status, or -1. */
+/* Runs the command. Returns its exit status, or -1. */
 static int run(char **argv)
 {
     posix_spawn_file_actions_t actions;

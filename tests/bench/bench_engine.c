@@ -1,8 +1,9 @@
-/* Events per second of the engine: one event is one instruction finished on one simulated rank.
- * A synthetic program of the shape of a sharded transformer (gathers ahead, tensor-parallel
- * reductions, a reduce_scatter a layer), 16 ranks unfolded, many steps so that preparing the
- * programs does not count. Arguments: steps, "fixed" (transfers of constant time: the engine alone)
- * or "network" (NCCL's model with max-min sharing). */
+/* Measures the events per second of the engine. An event is one instruction that has finished on
+ * one simulated rank. The program has the shape of a sharded transformer: weights gathered ahead,
+ * tensor-parallel reductions, and a reduce_scatter for each layer. 16 ranks are simulated unfolded,
+ * over many steps, so that preparing the programs does not count. Arguments: steps, and "fixed"
+ * (transfers of constant time: the engine alone) or "network" (NCCL's model with max-min
+ * sharing). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 
 enum { LAYERS = 64, MICROBATCHES = 8, KERNELS = 12 };
 
-/* Each layer waits for its weights, runs kernels with two reductions among them, and reduces its
- * gradient. */
+/* Adds a layer: it waits for its weights, runs kernels with two reductions between them, and
+ * reduces its gradient. */
 static void add_layer(Plan *plan, uint32_t *match, Pc *last_gather)
 {
     AxisSet dp = synthetic_axis(plan, AXIS_dp_shard), tp = synthetic_axis(plan, AXIS_tp);

@@ -2,7 +2,7 @@
 """Writes docs/reference/constants.md: every constant of the library's tables, with its kind. In a table, a line
 `-- kind: KIND; WHERE FROM` holds for all lines below it, up to the next such line. In C tables the line is a comment
 `/* kind: KIND; WHERE FROM */`, and a row is MACRO(name, .key = number, ...). A
-table of commas has the columns column, value, kind and from.
+CSV table has the columns column, value, kind and from.
 
 tests/bench/constants.py           writes the page
 tests/bench/constants.py --check   fails if the page is not up to date, or a number in a table has no kind"""

@@ -1,9 +1,9 @@
-/* Fits the network model to published collectives: `fit_comm FILE` reads the columns of
+/* Fits the network model to published collectives. `fit_comm FILE` reads the columns of
  * measured_comm.csv and uses only rows marked dev-cal. There is one set of numbers for each
- * generation of devices (the lines of sim/net/nccl_fit.def) and one for each network with rows
- * (lines of scripts/clusters/fabrics.lua). Coordinate descent minimises the mean of |log(predicted
- * / measured)| of each sweep, so that a source with many sizes does not outvote the others. It
- * prints the lines to copy, and the errors by group before and after. */
+ * generation of devices (a line of sim/net/nccl_fit.def), and one for each network with rows (a
+ * line of scripts/clusters/fabrics.lua). Coordinate descent minimises the mean of |log(predicted /
+ * measured)|, taken over sweeps of the mean of each sweep, so that a source with many sizes does
+ * not outweigh the others. Prints the lines to copy, and the errors by group before and after. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +61,8 @@ static uint32_t sweep_of(const char *name)
     return i;
 }
 
-/* If a row took a quarter longer than a larger one of the same sweep, the row was disturbed. The
- * sweep's other rows below 1 MiB then count as disturbed too. */
+/* A row is disturbed if it took a quarter longer than a row with more bytes of the same sweep. The
+ * other rows of that sweep below 1 MiB then count as disturbed too. */
 static bool is_disturbed(const Row *r)
 {
     for (uint32_t i = 0; i < n_rows; i++) {
@@ -107,14 +107,14 @@ static bool read_rows(const char *path, Arena *arena, Diag *d)
         if (strcmp(csv_cell(&csv, i, "split"), "dev-cal") != 0) continue;
         Row *r = &rows[n_rows];
         if (comm_row(&clusters, &csv, i, &r->row) != NULL) continue;
-        /* Peaks are read off bar charts: they are scored, but not fitted. For domains wider than a
-         * board there are only peaks. */
+        /* Peaks that were read off bar charts are scored, but not fitted. For domains larger than a
+         * board, there are only peaks. */
         bool wide = r->row.question.ranks_per_node > 8 && !r->row.cluster.fabric.no_nvls;
         if (r->row.measured_us <= 0 && !wide) continue;
         if (strstr(csv_cell(&csv, i, "notes"), "OLDER SOFTWARE") != NULL) continue;
         if (strstr(csv_cell(&csv, i, "notes"), "rounding") != NULL &&
             csv_number(&csv, i, "busbw_GBps") < .1)
-            continue; /* a rate that is rounded to two places: 0.01 GB/s may be off by half */
+            continue; /* A rate rounded to two places: 0.01 GB/s may be wrong by half. */
         r->fabric = r->row.question.n_nodes > 1 ? r->row.cluster.fabric.name : "";
         r->generation = generation_of(&r->row.cluster);
         r->source = csv_cell(&csv, i, "source");
@@ -134,8 +134,8 @@ static double error_of(const Row *r)
         log(comm_row_predicted(&r->row, &fit.of[r->generation]) / comm_row_measured(&r->row)));
 }
 
-/* Returns the mean over sweeps of each one's mean error; for one generation or network only (NULL:
- * all). */
+/* Returns the mean over sweeps of each sweep's mean error: for one generation or one network, or
+ * for all (NULL). */
 static double loss(uint32_t generation, const char *fabric)
 {
     double sum[256] = {0}, total = 0;
@@ -218,8 +218,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Errors |predicted / measured - 1| over all sizes and above 1 MiB; `table` NULL: no table is
- * written. */
+/* Reports the errors |predicted / measured - 1| over all sizes, and above 1 MiB. If `table` is not
+ * NULL, also writes them to a table. */
 static void report(const char *title, bool detail, FILE *table)
 {
     printf("%s\n%-44s %5s %8s %8s %10s %8s\n", title, "group", "rows", "median", "p90", "mean > 1M",
@@ -270,7 +270,7 @@ static FILE *opened(const char *path, const char *mode)
     return f;
 }
 
-/* Keeps the comment of the file and replaces its numbers. */
+/* Replaces the numbers in the file and keeps its comment. */
 static void write_fits(void)
 {
     static char head[8192];

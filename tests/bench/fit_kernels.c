@@ -1,12 +1,12 @@
-/* Fits the constants of products, attention and kernels that move memory to published kernels:
+/* Fits the constants of products, attention and kernels that move memory to published kernels.
  * `fit_kernels FILE` reads the columns of measured_kernels.csv and uses only rows marked dev-cal.
- * There is one set of numbers for each architecture, and for each kernel and direction on it.
- * Coordinate descent minimises the mean over sources of the mean of |log(predicted / measured)|, so
- * that a source with many rows does not outvote the others. Products of fewer than 1,024 rows count
- * a fifth. The best results of searches are only used to compare 8 bits with 16. Writes
+ * There is one set of numbers for each architecture, and in it for each kernel and direction.
+ * Coordinate descent minimises the mean of |log(predicted / measured)|, taken over sources of the
+ * mean of each source, so that a source with many rows does not outweigh the others. Products of
+ * fewer than 1,024 rows count a fifth. The best results of searches are used only to compare 8 bits
+ * with 16. Each source is also predicted with numbers that were fitted to the other sources. Writes
  * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/reference/fit_kernels.md
- * (in the folder it runs in). Each source is also predicted with numbers fitted to the other
- * sources alone. */
+ * in the current folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct Group {
     const char *name, *arch;
     KernelRowKind kind;
     int kernel;             /* AttentionKernel or TrafficKernel */
-    double at[N_ATTENTION]; /* GemmFit; or for attention: part .. unskipped, twice; or TrafficFit */
+    double at[N_ATTENTION]; /* a GemmFit, a TrafficFit, or for attention part .. unskipped, twice */
     uint32_t rows[MOST_ROWS], n;
 } Group;
 
@@ -85,7 +85,7 @@ enum {
 };
 static Group groups[MOST_GROUPS];
 static uint32_t n_groups;
-/* attention's numbers after own, step, resident: which ones are fitted, and their bounds */
+/* the numbers of attention after own, step and resident: which are fitted, and their bounds */
 static const double low[N_ATTENTION] = {.1, 0, .3, 0, .3, .4, 0, .1, 0, .3, 0, .3, .4, 0};
 static const double high[N_ATTENTION] = {1.3, 1500, 1.1, 20, 1, 1.1, 1,
                                          1.3, 3000, 1.1, 20, 1, 1.1, 1};
@@ -94,8 +94,8 @@ static const double traffic_high[N_TRAFFIC] = {30, 1, 10, .6};
 static const double gemm_low[N_GEMM] = {.5, .6, .6, 0, 0, .5, .5, .4, .3};
 static const double gemm_high[N_GEMM] = {.95, 1.2, 1.2, 10, 10, 1, 1, 1, 1};
 
-/* By device: the rate of the best product that the search found, in 16 and in 8 bits. Their ratio
- * is the relative speed of 8 bits. */
+/* For each device, the rate of the best product that the search found, in 16 and in 8 bits. Their
+ * ratio is the relative speed of 8 bits. */
 static double found_tflops[KERNEL_ROW_DEVICES][2];
 
 static void best_found(const KernelRow *r)
@@ -169,7 +169,7 @@ static double predicted_s(const Group *g, const KernelRow *row)
     return kernel_row_predicted_s(row, &(KernelFit){.attention = {&fit[0], &fit[1]}});
 }
 
-/* Returns the mean over the sources: without source number `without`, or of source `only` alone. */
+/* Returns the mean over sources: all except number `without`, or only number `only`. */
 static double loss(const Group *g, int without, int only)
 {
     double sum[MOST_SOURCES] = {0}, total = 0;
@@ -180,7 +180,7 @@ static double loss(const Group *g, int without, int only)
         if ((int)r->source == without || (only != ALL && (int)r->source != only)) continue;
         double weight = g->kind == KERNEL_ROW_products && r->row.product[0][0] < 1024
                             ? .2
-                            : 1; /* the larger products of training weigh more */
+                            : 1; /* the larger products of training have more weight */
         sum[r->source] += weight * fabs(log(predicted_s(g, &r->row) / r->row.measured_s));
         n[r->source] += weight;
     }
@@ -240,7 +240,7 @@ static void make_groups(void)
         ATTENTION_KERNELS(X)
 #undef X
     };
-    /* a line of the forward pass, then one of the backward pass */
+    /* one line for the forward pass, then one for the backward pass */
     for (uint32_t i = 0; i + 1 < N_LINES; i += 2) {
         Group *g = &groups[n_groups++];
         *g = (Group){.name = lines[i].kernel, .arch = lines[i].arch, .kind = KERNEL_ROW_attention};
@@ -257,7 +257,7 @@ static void make_groups(void)
         memcpy(g->at, &traffic[i].fit, sizeof traffic[i].fit);
         for (int k = 0; k < N_TRAFFIC; k++)
             g->at[k] =
-                fmax(g->at[k], 1e-3); /* the search scales numbers, so none may start from 0 */
+                fmax(g->at[k], 1e-3); /* the search multiplies numbers, so none may start at 0 */
     }
 }
 
@@ -343,8 +343,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Writes the errors of one kind of row ("attention backward") of one source: number, median, ninth
- * decile, bias. */
+/* Writes the errors of one kind of row (such as "attention backward") of one source: number of
+ * rows, median, ninth decile, bias. */
 static void report_line(FILE *f, const Group *g, const char *what, int source, double without)
 {
     static double errors[MOST_ROWS];
@@ -379,7 +379,7 @@ static void report_group(FILE *f, Group *g)
     for (uint32_t s = 0; s < n_sources; s++) {
         if (!(loss(g, ALL, (int)s) > 0)) continue;
         double without = NAN;
-        if (n > 1) { /* the prediction from the other sources alone */
+        if (n > 1) { /* the prediction by a fit to the other sources */
             static Group other;
             other = *g;
             descend(&other, (int)s);
@@ -415,7 +415,7 @@ int main(int argc, char **argv)
           "|\n|---|---|---|---|---|---|---|---|\n",
           f);
     for (uint32_t i = 0; i < n_groups; i++) {
-        if (groups[i].n == 0) continue; /* without rows its numbers stay */
+        if (groups[i].n == 0) continue; /* without rows, its numbers stay as they are */
         double before = loss(&groups[i], ALL, ALL);
         descend(&groups[i], ALL);
         printf("%s %s: %u rows, %.1f %% -> %.1f %%\n", groups[i].arch, groups[i].name, groups[i].n,

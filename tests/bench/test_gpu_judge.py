@@ -38,12 +38,12 @@ MEMORY, LOSS = "device memory within 3 % of arena + outside", "losses are finite
 
 
 class Judging(unittest.TestCase):
-    def test_all_met(self):
+    def test_all_targets_can_be_met(self):
         self.assertEqual(set(verdicts(ALL).values()), {"met"})
         self.assertEqual(len(judge(ALL)), 10)
         self.assertEqual(exit_code(ALL), 0)
 
-    def test_each_missed_alone(self):
+    def test_each_target_can_be_missed_alone(self):
         worse = [(A124, 0, "tokens_per_s", 1099), (A15, 1, "tokens_per_s", 1049), (SAME, 2, "tokens_per_s", 999),
                  (A1, 5, "tokens_per_s", 1049), (SAME_BF16, 3, "tokens_per_s", 1139),
                  (BEST, 4, "tokens_per_s", 1199), (STEP, 1, "predicted_s", 0.94), (STEP, 1, "predicted_s", 1.06),
@@ -58,14 +58,14 @@ class Judging(unittest.TestCase):
             self.assertEqual(set(got.values()), {"met"}, (target, key, value))
             self.assertEqual(exit_code(rows), 1 if target == LOSS else 0)
 
-    def test_without_pytorch(self):
+    def test_targets_without_pytorch_are_not_measured(self):
         rows = [dict(r, torch={"run": False, "why": "PyTorch is not installed"}) for r in ALL]
         got = judge(rows)
         self.assertEqual([t["verdict"] for t in got[:6]], ["not measured"] * 6)
         self.assertIn("not installed", got[0]["why"])
         self.assertEqual({t["verdict"] for t in got[6:]}, {"met"})
 
-    def test_plans_that_do_not_run(self):
+    def test_plans_that_do_not_run_leave_targets_open(self):
         dead = {"plan": "llama_8b_fp8", "why": "left out: the time is up"}
         rows = ALL[:4] + [dead]
         self.assertEqual(verdicts(rows)[BEST], "not measured")  # with 1.15 the verdict is open
@@ -89,7 +89,7 @@ class Judging(unittest.TestCase):
         self.assertEqual(verdicts(ALL[:2] + [large])[SAME], "not measured")
         self.assertEqual(verdicts(ALL[:2] + [large])[STEP], "not measured")
 
-    def test_pytorch_alone(self):
+    def test_pytorch_alone_can_be_measured(self):
         rows = [{"plan": "gpt2_124m", "torch": {"run": True, "tokens_per_s": 1.0}}, {"plan": "llama_8b_fp8"},
                 {"plan": "llama_8b", "skipped": "too large"}]
         self.assertEqual(torch_exit_code(rows, gpu_bench.NO_TORCH), 0)
@@ -104,14 +104,14 @@ class Judging(unittest.TestCase):
         self.assertEqual(got[0]["verdict"], "not measured")
         self.assertIn("5.0 GiB", got[0]["why"])
 
-    def test_a_prediction_that_is_missing_is_no_met_target(self):
+    def test_a_missing_prediction_meets_no_target(self):
         rows = [dict(r) for r in ALL]
         del rows[1]["predicted_total_bytes"]
         self.assertEqual(verdicts(rows)[MEMORY], "not measured")
         rows[2]["predicted_s"] = float("nan")
         self.assertEqual(verdicts(rows)[STEP], "not measured")
 
-    def test_pytorch_s_fastest_is_told_beside_the_target(self):
+    def test_pytorchs_fastest_is_reported_beside_the_target(self):
         rows = ALL[:3] + [row("llama_8b_bf16", 1150, 1190)] + ALL[4:]
         best = [t for t in judge(rows) if t["target"] == BEST][0]
         self.assertEqual(best["value"], 1.25)
@@ -123,7 +123,7 @@ class Judging(unittest.TestCase):
 
 
 class Ceilings(unittest.TestCase):
-    def test_8_bits_have_their_own(self):
+    def test_8_bit_products_have_their_own_ceiling(self):
         ops = [{"op": "linear_tensorwise_d0", "n": 1, "measured_ps": 10**12, "flops": 100.0, "bytes": 1},
                {"op": "linear_q_rowwise", "n": 1, "measured_ps": 10**12, "flops": 100.0, "bytes": 1},
                {"op": "linear_d1", "n": 2, "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
@@ -148,14 +148,14 @@ class Ceilings(unittest.TestCase):
         for other in ("NVIDIA H100 PCIe", "NVIDIA H200 NVL", "NVIDIA GeForce RTX 4090"):
             self.assertEqual(gpu_bench.settings_of(other), [])
 
-    def test_the_gradient_of_attention_is_told_apart(self):
+    def test_attention_and_its_gradient_are_separate(self):
         ops = [{"op": "attention", "n": 1, "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
                {"op": "attention_grad", "n": 1, "measured_ps": 2 * 10**12, "flops": 50.0, "bytes": 1}]
         self.assertEqual(fractions(ops, {"flops": 50.0}), {"attention": 0.8, "attention's gradient": 0.5})
 
 
 class Time(unittest.TestCase):
-    def test_deadline(self):
+    def test_no_command_outlives_the_deadline(self):
         now = [100.0]
         d = Deadline(10, lambda: now[0])
         self.assertEqual(d.allow(4), 4)
@@ -225,7 +225,7 @@ class WholeRuns(unittest.TestCase):
         return "case $1 in doctor) %s;; run) %s;; compare) %s;; sim) %s;; esac" % (
             GPU, run, compare or printed(COMPARE), sim or printed(SIM))
 
-    def test_no_plan_runs(self):
+    def test_plans_that_do_not_run_say_why(self):
         """Each says why, in JSON too: as standard error has it, or the document."""
         code, said, result = self.bench(self.case('echo "no memory" >&2; exit 3'))
         self.assertEqual(code, 1)
@@ -236,7 +236,7 @@ class WholeRuns(unittest.TestCase):
         _, _, result = self.bench(self.case("echo a warning >&2; %s; exit 6" % printed(failed)), plans=["llama_1b"])
         self.assertEqual(result["plans"][0]["why"], "cuda: lost")
 
-    def test_all_plans_run(self):
+    def test_all_plans_can_run(self):
         code, said, result = self.bench(self.case("echo loading; " + printed(RUN)),
                                         printed({"held_bytes": 1 << 29, "bytes": 4e12, "flops": 7e14}))
         self.assertEqual(code, 0, said)
@@ -275,7 +275,7 @@ class WholeRuns(unittest.TestCase):
         self.assertIn("skipped: needs 2.5 GiB", said)
         self.assertNotIn("torch", result["plans"][0])
 
-    def test_what_is_printed_may_be_anything(self):
+    def test_any_output_is_survived(self):
         for run in ("echo []", "echo no", printed(dict(RUN, step_ps=0)), printed({"steps": 5}),
                     printed(dict(RUN, diagnostics=None))):
             code, _, result = self.bench(self.case(run), plans=["gpt2_124m"])
@@ -288,7 +288,7 @@ class WholeRuns(unittest.TestCase):
         self.assertEqual({t["target"]: t["verdict"] for t in result["targets"]}[MEMORY], "not measured")
         self.assertEqual({t["target"]: t["verdict"] for t in result["targets"]}[LOSS], "missed")
 
-    def test_pytorch_that_is_old_or_broken_tells_why(self):
+    def test_pytorch_that_is_old_or_broken_says_why(self):
         for torch, why in (("raise OSError('libcudnn.so.9: cannot open')\n", "libcudnn.so.9"),
                            ("import nothing_like_it\n", "nothing_like_it"),
                            (FAKE_TORCH % "2.4.1+cu121", "2.5 or newer is needed"),

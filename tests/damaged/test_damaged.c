@@ -1,7 +1,8 @@
-/* Damaged stores, damaged files to import, and abused command lines. Each case of a table damages
- * sound files by a recipe and runs one command. The table holds the expected exit code and first
- * line of standard error. The command must neither crash nor hang. README.md in this folder has the
- * words of the recipes. TANDEM_UPDATE=1 writes the expectations anew; read the difference. */
+/* Damaged stores, damaged files to import, and wrong command lines. Each case of a table damages
+ * sound files by a recipe and runs one command. The table contains the expected exit code and the
+ * first line of standard error. The command must neither crash nor hang. README.md in this folder
+ * explains the words of the recipes. TANDEM_UPDATE=1 writes the expectations anew; check the
+ * difference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,8 @@
 #include "tests/support/slowest.h"
 
 enum { MOST_LINE = 4096 };
-/* By the clock, because the machine may be busy. Processor time has a lower limit. */
+/* A limit by the clock [s], generous because the machine may be busy. The limit of processor time
+ * is lower. */
 static const double most_s = 60;
 
 typedef struct File {
@@ -122,8 +124,8 @@ static void prepare(Arena *arena, char *line)
     }
 }
 
-/* Returns the first line of standard error with an error, or else its first line. If standard error
- * is empty, returns the line of an import that names the stored rows. Leaves out the parts that
+/* Returns the first line of standard error that has an error, or else its first line. If standard
+ * error is empty, returns the line of an import that names the stored rows. Leaves out parts that
  * differ between machines. */
 static const char *first_line(Arena *arena, const CommandResult *r)
 {
@@ -146,7 +148,7 @@ static const char *first_line(Arena *arena, const CommandResult *r)
     return str_text(&line);
 }
 
-/* If an expectation ends in "...", only the beginning must agree. */
+/* If the expectation ends in "...", only the beginning must agree. */
 static bool agrees(const char *line, const char *expected)
 {
     const size_t n = strlen(expected);
@@ -250,19 +252,19 @@ static void table(const char *name, int least)
     arena_free(arena);
 }
 
-static void damaged_stores(void **state)
+static void damaged_stores_give_the_expected_errors(void **state)
 {
     (void)state;
     table("stores", 40);
 }
 
-static void damaged_imports(void **state)
+static void damaged_imports_give_the_expected_errors(void **state)
 {
     (void)state;
     table("imports", 60);
 }
 
-static void abused_command_lines(void **state)
+static void wrong_command_lines_give_the_expected_errors(void **state)
 {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__)
@@ -274,9 +276,9 @@ static void abused_command_lines(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(damaged_stores),
-        cmocka_unit_test(damaged_imports),
-        cmocka_unit_test(abused_command_lines),
+        cmocka_unit_test(damaged_stores_give_the_expected_errors),
+        cmocka_unit_test(damaged_imports_give_the_expected_errors),
+        cmocka_unit_test(wrong_command_lines_give_the_expected_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

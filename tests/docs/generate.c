@@ -1,4 +1,4 @@
-/* Writes docs/reference and the picture into the source tree: `make docs`. */
+/* Writes docs/reference and docs/tandem.svg into the source tree (`make docs`). */
 #include <stdio.h>
 
 #include "tests/docs/pages.h"

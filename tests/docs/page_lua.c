@@ -1,4 +1,4 @@
-/* docs/reference/lua.md: tandem.nn from the table that nn.lua reads, and the library's files with
+/* docs/reference/lua.md: tandem.nn, from the table that nn.lua reads; and the library's files, with
  * the first sentence of each. */
 #include <assert.h>
 #include <ctype.h>
@@ -52,8 +52,8 @@ static void add_entry(lua_State *L, Str *out)
     lua_pop(L, 1);
 }
 
-/* Returns the first sentence of the comment with which a script begins. The next sentence begins
- * with a capital letter, a quoted name or a bracket. */
+/* Returns the first sentence of the comment at the start of a script. A sentence ends before a
+ * capital letter, a quoted name or a bracket. */
 static const char *first_sentence(Arena *arena, const char *script)
 {
     Str out = str_in(arena);

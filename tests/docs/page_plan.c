@@ -8,8 +8,8 @@
 #include "planner/front/parent.h"
 #include "tests/docs/pages.h"
 
-/* Prints a number in digits, as in 131,072. From 10^10 on it is printed as 10^12 or 9 x 10^15, so
- * it must have only one digit that is not 0. */
+/* Prints a number with separators, as in 131,072. Numbers from 10^10 on must have only one digit
+ * that is not 0, and are printed as 10^12 or 9 x 10^15. */
 static const char *count_text(Arena *arena, double n)
 {
     if (n != 0 && fabs(n) < 1e-3) return arena_print(arena, "%g", n);
@@ -57,7 +57,7 @@ static const char *type_text(Arena *arena, const Field *f)
     return str_text(&out);
 }
 
-/* Returns the value of a field that is not set, if the default names one. */
+/* Returns the value of a field that is not set, if its default can be stated. */
 static const char *default_text(Arena *arena, const Field *f, const char *from)
 {
     const void *at = from + f->offset;
@@ -113,8 +113,8 @@ static const char *default_text(Arena *arena, const Field *f, const char *from)
 typedef struct PlanPage {
     Arena *arena;
     Str out;
-    const char *from; /* values of a plan, or of a pass, in which nothing is set */
-    const char *last; /* the pattern of the last row; its other keys are named once */
+    const char *from; /* the values of a plan, or of a pass, in which nothing is set */
+    const char *last; /* the pattern of the last row; other keys with this pattern get no row */
     bool in_table;
 } PlanPage;
 
@@ -141,7 +141,7 @@ static void add_row(PlanPage *w, const Field *f, const FieldDoc *doc)
               page_cell(w->arena, type_text(w->arena, f)), value, unit, page_cell(w->arena, text));
 }
 
-/* True for a table of its own: "batch" but not "cluster.pcie". */
+/* Returns true for a table with its own section: "batch", but not "cluster.pcie". */
 static bool is_section(const Field *f)
 {
     return f->kind == FIELD_table && strchr(f->path, '.') == NULL;
@@ -162,7 +162,7 @@ static void add_plan(PlanPage *w)
                                                  strcmp(f->path, "parallel") == 0);
             if (alone != (section == 0)) continue;
             if (strncmp(f->path, "runtime.ops.", 12) ==
-                0) { /* the keys of the first op stand for all ops */
+                0) { /* the keys of the first op stand for those of all ops */
                 const char *op = f->path + 12;
                 if (first_op == NULL) first_op = op, op_length = strcspn(op, ".");
                 if (strncmp(op, first_op, op_length) != 0 || strcspn(op, ".") != op_length)

@@ -10,7 +10,7 @@
 static const char *const meanings[] = {TRUSTS(X)};
 #undef X
 
-/* The classes below this one are of fields that the text has. */
+/* The text has only fields of the classes before this one. */
 enum { WRITTEN = TRUST_derived };
 
 static void add_record(Str *out, const Record *record)
@@ -47,7 +47,7 @@ static bool is_derived(const TextField *f)
     return f->trust == TRUST_derived;
 }
 
-/* True for a field that the text has although it partly follows from other fields. */
+/* Returns true for a field that the text has, although it partly follows from other fields. */
 static bool is_twice(const TextField *f)
 {
     return f->note != NULL && !is_label(f) && !is_derived(f);
@@ -68,7 +68,7 @@ static void add_notes(Arena *arena, Str *out, const char *title, Chosen *chosen)
     }
 }
 
-/* Adds the fields that views share with their roots. */
+/* Lists the fields that views share with their roots. */
 static void add_shared(Str *out)
 {
     const Record *record = text_record(RECORD_buffer);
@@ -80,7 +80,7 @@ static void add_shared(Str *out)
     str_add(out, ". Its root does.\n");
 }
 
-/* Adds the fields that no reader needs, because only passes read them. */
+/* Lists the fields that only passes read, so that the text need not have them. */
 static void add_passes(Arena *arena, Str *out)
 {
     const char *separator = "Only passes read ";
@@ -120,7 +120,7 @@ static void add_unwritten(Arena *arena, Str *out)
     add_notes(arena, out, "because", is_twice);
 }
 
-/* Adds the attributes of one row of attrs.def, without their bounds. */
+/* Lists the attributes of one row of attrs.def, without their bounds. */
 static void add_names(Str *out, const char *list)
 {
     const char *separator = "";

@@ -1,4 +1,4 @@
-/* docs/reference/store.md: the tables and views of a new store, from SQLite itself. */
+/* docs/reference/store.md: the tables and views of a new store, as SQLite lists them. */
 #include <assert.h>
 #include <string.h>
 

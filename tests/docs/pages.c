@@ -1,4 +1,4 @@
-/* The list of pages, and the pages that follow from the command's own tables. */
+/* The list of pages, and the pages that are made from the command's own tables. */
 #include "tests/docs/pages.h"
 
 #include <assert.h>

@@ -1,12 +1,12 @@
-/* The pages of docs/reference and the figure of the README, generated from the tables that the code
- * uses. `make docs` writes them; test_reference compares them with the committed files. */
+/* The pages of docs/reference and the figure of the README, which are generated from tables of the
+ * code. `make docs` writes them; test_reference compares them with the committed files. */
 #ifndef TANDEM_TESTS_DOCS_PAGES_H
 #define TANDEM_TESTS_DOCS_PAGES_H
 
 #include "planner/base/str.h"
 
 typedef struct Page {
-    const char *path; /* below the source tree */
+    const char *path; /* relative to the source tree */
     const char *(*make)(Arena *arena);
 } Page;
 extern const Page pages[];
@@ -22,13 +22,13 @@ const char *page_lua(Arena *arena);
 const char *page_sweep(Arena *arena);
 const char *page_picture(Arena *arena);
 
-/* Writes the first lines of a page: its title and its generator. */
+/* Writes the first lines of a page: its title, and where it comes from. */
 Str page_begin(Arena *arena, const char *title, const char *source);
 /* Writes text, wrapped at 100 columns. */
 void page_text(Str *out, const char *text);
-/* Escapes a table cell, in which `|` would end the cell. */
+/* Escapes `|` in the text of a table cell, where it would end the cell. */
 const char *page_cell(Arena *arena, const char *text);
-/* Turns names separated by spaces into `a`, `b`. */
+/* Turns names that are separated by spaces into `a`, `b`. */
 const char *page_names(Arena *arena, const char *names);
 
 /* One row of cli/documents.def or of store/columns.def. */

@@ -1,8 +1,8 @@
-/* The blocks of README.md, docs/tutorial and docs/how-to show the program's real output. Each
- * document has a folder of its own. A block ```lua whose first line is `-- NAME.lua` becomes that
- * file. In a block ```console each line `$ COMMAND` is run by the shell, and the lines below it are
- * its output: `...` stands for any lines, a number behind `≈` for any number. A block that begins
- * with `# needs ...` is not run but counted. TANDEM_UPDATE_GOLDEN=1 renews blocks without ≈. */
+/* The blocks of README.md, docs/tutorial and docs/how-to must show the program's real output. Each
+ * document gets its own folder. A block ```lua whose first line is `-- NAME.lua` becomes that file.
+ * In a block ```console, the shell runs each line `$ COMMAND`, and the lines below are the expected
+ * output: `...` stands for any lines, and a number after `≈` for any number. A block that begins
+ * with `# needs ...` is only counted. TANDEM_UPDATE_GOLDEN=1 rewrites blocks without ≈. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,8 +45,8 @@ static Lines lines_of(Arena *arena, const char *text)
     return lines;
 }
 
-/* Returns the command of a prompt; `make demo` echoes commands of its own. NULL: the line is
- * output. */
+/* Returns the command after a prompt; `make demo` echoes its commands without a prompt. NULL: the
+ * line is output. */
 static const char *command_of(const char *line)
 {
     if (starts(line, "$ ")) return line + 2;
@@ -70,9 +70,9 @@ static size_t number_at(const char *at)
     return n;
 }
 
-/* Returns the length of a text that may be any other, because processors round differently: a
- * number like 2.04e-15, the number after "ratio", or the name of the worst tensor. Returns 0 for
- * other texts. */
+/* Returns the length of a text that may differ, because processors round differently: a number
+ * like 2.04e-15, the number after "ratio", or the name of the worst tensor. Returns 0 for other
+ * texts. */
 static size_t loose_at(const char *start, const char *at)
 {
     static const char worst[] = " tensors (";
@@ -99,7 +99,7 @@ static bool line_fits(const char *want, const char *got)
     const char *first = want, *start = got;
     bool loose = strstr(want, about) != NULL;
     while (*want != 0 || *got != 0) {
-        /* Documents have no blanks at the end of a line. */
+        /* Documents have no blanks at the ends of lines. */
         if (*want == 0) return got[strspn(got, " ")] == 0;
         if (loose && *want == ' ' && *got == ' ') {
             want += strspn(want, " "), got += strspn(got, " ");
@@ -124,7 +124,7 @@ static bool line_fits(const char *want, const char *got)
     return true;
 }
 
-static bool fits(const Lines *doc, uint32_t from, uint32_t to, const Lines *got)
+static bool matches(const Lines *doc, uint32_t from, uint32_t to, const Lines *got)
 {
     uint32_t g = 0;
     bool gap = false;
@@ -141,7 +141,7 @@ static bool fits(const Lines *doc, uint32_t from, uint32_t to, const Lines *got)
     return gap || g == got->n;
 }
 
-/* Makes the new output. A gap ends at the line that begins with the same word as before. */
+/* Writes the new output. A gap `...` ends at the line that begins with the same word as before. */
 static void renew(const Lines *doc, uint32_t from, uint32_t to, const Lines *got, Str *out)
 {
     uint32_t g = 0;
@@ -162,7 +162,7 @@ static void renew(const Lines *doc, uint32_t from, uint32_t to, const Lines *got
     for (; !open && g < got->n; g++) str_print(out, "%s\n", got->at[g]);
 }
 
-/* Handles one ```console block, lines from..to; it is copied to `out` unchanged or renewed. */
+/* Handles the ```console block in lines from..to. Copies it to `out`, unchanged or rewritten. */
 static void console(Arena *arena, const char *path, const Lines *doc, uint32_t from, uint32_t to,
                     Counts *counts, Str *out)
 {
@@ -176,13 +176,14 @@ static void console(Arena *arena, const char *path, const Lines *doc, uint32_t f
         const char *command = command_of(doc->at[i]);
         for (end = i + 1; end < to && !command_of(doc->at[end]);) end++;
         str_print(out, "%s\n", doc->at[i]);
-        if (starts(command, "make ")) continue; /* the commands that make demo echoes are run */
+        /* the commands that `make demo` echoes are run instead */
+        if (starts(command, "make ")) continue;
         uint32_t told = 0;
         for (uint32_t k = i + 1; k < end; k++) told += strcmp(doc->at[k], "...") != 0;
         if (told == 0 && end > i + 1) fail_msg("%s:%u: only `...` is shown", path, i + 1);
         Lines got = run(arena, command);
         counts->run++;
-        bool same = fits(doc, i + 1, end, &got);
+        bool same = matches(doc, i + 1, end, &got);
         if (same)
             for (uint32_t k = i + 1; k < end; k++) str_print(out, "%s\n", doc->at[k]);
         else
@@ -200,11 +201,10 @@ static void in_a_fresh_folder(Arena *arena, const char *home)
     assert_int_equal(chdir(command_new_folder(arena)), 0);
     assert_int_equal(symlink(TANDEM_SOURCE_DIR "/scripts", "scripts"), 0);
     assert_int_equal(symlink(TANDEM_SOURCE_DIR "/tests", "tests"), 0);
-    assert_int_equal(mkdir("build", 0777), 0); /* make demo keeps its store there */
+    assert_int_equal(mkdir("build", 0777), 0); /* `make demo` keeps its store there */
 }
 
-/* Writes a script. The folder of a path like models/mine.lua is made below the document's
- * folder. */
+/* Writes a script. For a path like models/mine.lua, makes the folder in the document's folder. */
 static void write_script(Arena *arena, const char *path, const char *text)
 {
     const char *slash = strchr(path, '/');
@@ -251,7 +251,7 @@ static void add_counts(Counts *all, Counts more)
     all->run += more.run, all->not_run += more.not_run, all->wrong += more.wrong;
 }
 
-/* Every document of a folder must have a block that is run, or a block that names the program it
+/* Every document of a folder must have a block that is run, or one that names the program that it
  * needs. */
 static void folder(Arena *arena, const char *home, const char *name, Counts *all)
 {
@@ -276,14 +276,14 @@ static void check(Counts all, uint32_t least)
     assert_true(all.not_run <= MOST_NOT_RUN);
 }
 
-static void the_readme_shows_what_is_printed(void **state)
+static void the_readme_shows_real_output(void **state)
 {
     Arena *arena = arena_new();
     check(document(arena, *state, TANDEM_SOURCE_DIR "/README.md"), 5);
     arena_free(arena);
 }
 
-static void tutorials_and_how_tos_show_what_is_printed(void **state)
+static void tutorials_and_how_tos_show_real_output(void **state)
 {
     Arena *arena = arena_new();
     Counts all = {0};
@@ -293,7 +293,7 @@ static void tutorials_and_how_tos_show_what_is_printed(void **state)
     arena_free(arena);
 }
 
-/* Tests the comparison itself: texts that it accepts, and texts that it does not. */
+/* Tests the comparison itself: texts that it must accept, and texts that it must not. */
 static void only_marked_numbers_are_loose(void **state)
 {
     (void)state;
@@ -329,8 +329,8 @@ int main(void)
     if (getcwd(home, sizeof home) == NULL) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_marked_numbers_are_loose),
-        cmocka_unit_test_prestate(the_readme_shows_what_is_printed, home),
-        cmocka_unit_test_prestate(tutorials_and_how_tos_show_what_is_printed, home),
+        cmocka_unit_test_prestate(the_readme_shows_real_output, home),
+        cmocka_unit_test_prestate(tutorials_and_how_tos_show_real_output, home),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The pages of `make docs` must equal the pages of the source tree, and their tables must be
+/* The pages that `make docs` writes must equal those of the source tree, and their tables must be
  * complete. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "tests/docs/pages.h"
 #include "tests/support/command.h"
 
-static void pages_are_what_the_tables_say(void **state)
+static void pages_equal_the_tables(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -38,7 +38,7 @@ static bool is_used(const FieldDoc *doc)
     return false;
 }
 
-static void every_key_of_a_plan_is_told(void **state)
+static void every_key_of_a_plan_is_described(void **state)
 {
     (void)state;
     for (int of_pass = 0; of_pass < 2; of_pass++)
@@ -53,14 +53,14 @@ static void every_key_of_a_plan_is_told(void **state)
             fail_msg("fields_doc.def: there is no key %s", field_doc_at(i)->key);
 }
 
-static bool take_alike(const Field *a, const Field *b)
+static bool take_same_values(const Field *a, const Field *b)
 {
     return a->kind == b->kind && !(a->least < b->least) && !(a->least > b->least) &&
            !(a->most < b->most) && !(a->most > b->most) && a->words == b->words;
 }
 
-/* Keys that one row describes take the same values. */
-static void keys_of_one_row_are_alike(void **state)
+/* Keys that one row describes must take the same values. */
+static void keys_of_one_row_take_the_same_values(void **state)
 {
     (void)state;
     uint32_t n_alike = 0;
@@ -76,7 +76,7 @@ static void keys_of_one_row_are_alike(void **state)
             uint32_t row = 0;
             while (row < n && seen[row].doc != doc) row++;
             if (row < n) {
-                if (!take_alike(field, seen[row].first))
+                if (!take_same_values(field, seen[row].first))
                     fail_msg("%s and %s take other values", field->path, seen[row].first->path);
                 n_alike++;
                 continue;
@@ -89,7 +89,7 @@ static void keys_of_one_row_are_alike(void **state)
     assert_true(n_alike > 20);
 }
 
-static bool column_told(const char *table, const char *column)
+static bool is_column_described(const char *table, const char *column)
 {
     for (uint32_t i = 0; i < n_column_rows; i++)
         if (strcmp(column_rows[i].table, table) == 0 && column_rows[i].columns != NULL &&
@@ -98,7 +98,7 @@ static bool column_told(const char *table, const char *column)
     return false;
 }
 
-static void every_column_of_the_store_is_told(void **state)
+static void every_column_of_the_store_is_described(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -112,7 +112,7 @@ static void every_column_of_the_store_is_told(void **state)
                                   "");
     uint32_t n = 0, told = 0;
     for (; db_step(all, &diag); n++)
-        if (!column_told(db_text(all, 0), db_text(all, 1)))
+        if (!is_column_described(db_text(all, 0), db_text(all, 1)))
             fail_msg("store/columns.def does not tell of %s.%s", db_text(all, 0), db_text(all, 1));
     for (uint32_t i = 0; i < n_column_rows; i++) {
         const char *at = column_rows[i].columns;
@@ -123,14 +123,14 @@ static void every_column_of_the_store_is_told(void **state)
         }
     }
     assert_true(n > 100);
-    assert_int_equal(n, told); /* the page has no other columns */
+    assert_int_equal(n, told); /* the page has no columns that the store lacks */
     store_close(store);
     arena_free(arena);
 }
 
 /* nn.lua reads the names of options from the table, and refuses to load if the table lacks one of
- * its functions. Here: the table names no function that nn lacks. */
-static void every_function_of_nn_is_told(void **state)
+ * its functions. This test checks the reverse: the table names no function that nn lacks. */
+static void every_function_of_nn_is_described(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -155,8 +155,8 @@ static int by_size(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Errors of the step times in tests/data/predicted_runs.csv: its last two columns are the measured
- * and the predicted value. */
+/* The README must state the errors of step times in tests/data/predicted_runs.csv, whose last two
+ * columns are the measured and the predicted value. */
 static void the_readme_states_todays_errors(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void the_readme_states_todays_errors(void **state)
     arena_free(arena);
 }
 
-/* Returns cell `column` (from 0) of the first table row of the page that begins with `row`. */
+/* Returns cell `column` (from 0) of the page's first table row that begins with `row`. */
 static const char *cell_of(Arena *arena, const char *page, const char *row, int column)
 {
     const char *at = strstr(page, arena_print(arena, "\n%s", row));
@@ -195,12 +195,13 @@ static const char *cell_of(Arena *arena, const char *page, const char *row, int 
     return arena_print(arena, "%.*s", (int)strcspn(at, "|") - 2, at + 1);
 }
 
-/* docs/explanation/accuracy.md: the reached values of the aims follow from tables of that page. */
+/* In docs/explanation/accuracy.md, the values reached for each aim must be those of the tables on
+ * that page. */
 static void the_aims_state_the_tables_values(void **state)
 {
     (void)state;
     static const struct {
-        const char *aim, *row, *before; /* `before` stands in front of the row's value */
+        const char *aim, *row, *before; /* `before` precedes the row's value in the text */
         int column;                     /* the value: 2: n, 3: median, 4: p90 */
     } aims[] = {
         {"step time: median", "| step time | all below |", "", 3},
@@ -229,7 +230,7 @@ static void the_aims_state_the_tables_values(void **state)
                                        cell_of(arena, page, aims[i].row, aims[i].column));
         if (strstr(reached, said) == NULL) fail_msg("the aim should say \"%s\": %s", said, aim);
     }
-    /* the two verdicts that a plan fits, as a part of their rows in percent */
+    /* both verdicts "fits", as percentages of their rows */
     const char *fits[] = {"| fits | all, with", "| fits, not all stated | all |"};
     for (int i = 0; i < 2; i++) {
         const double n = strtod(cell_of(arena, page, fits[i], 2), NULL),
@@ -246,11 +247,11 @@ static void the_aims_state_the_tables_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_are_what_the_tables_say),
-        cmocka_unit_test(every_key_of_a_plan_is_told),
-        cmocka_unit_test(keys_of_one_row_are_alike),
-        cmocka_unit_test(every_column_of_the_store_is_told),
-        cmocka_unit_test(every_function_of_nn_is_told),
+        cmocka_unit_test(pages_equal_the_tables),
+        cmocka_unit_test(every_key_of_a_plan_is_described),
+        cmocka_unit_test(keys_of_one_row_take_the_same_values),
+        cmocka_unit_test(every_column_of_the_store_is_described),
+        cmocka_unit_test(every_function_of_nn_is_described),
         cmocka_unit_test(the_readme_states_todays_errors),
         cmocka_unit_test(the_aims_state_the_tables_values),
     };

@@ -1,6 +1,6 @@
 /* Replaces functions of the C library. It counts the calls that allocate memory, or the calls for
- * files and processes, and makes one of them fail. It is loaded with LD_PRELOAD, or linked into a
- * test. Messages on standard error always get through. */
+ * files and processes, and lets one of them fail. It is loaded with LD_PRELOAD, or linked into a
+ * test. Writes to standard error never fail. */
 #define _GNU_SOURCE
 #include "tests/failures/fail_at.h"
 
@@ -26,16 +26,17 @@ void fail_at_use(FailState *use)
     state = use;
 }
 
-/* True while OpenBLAS is being loaded. Meanwhile its Fortran library allocates memory, and without
- * memory it ends or crashes the process. Tandem cannot prevent that, so calls do not fail then. */
+/* True while OpenBLAS is being loaded. Its Fortran library then allocates memory; without memory,
+ * it ends or crashes the process. Tandem cannot prevent that, so no call fails meanwhile. */
 static _Thread_local bool loads_openblas;
 
-enum { DEPTH = 14, OWN = 3 }; /* functions on the stack; those of this file */
+/* the functions on the stack that identify a place; of these, the ones in this file */
+enum { DEPTH = 14, OWN = 3 };
 
-/* Notes the place of call `n`. */
+/* Records the place in the code of call number `n`. */
 static void note(FailState *s, uint64_t n)
 {
-    static _Thread_local bool inside; /* backtrace may take memory */
+    static _Thread_local bool inside; /* backtrace may allocate memory itself */
     void *at[DEPTH + OWN];
     if (inside) return;
     inside = true;
@@ -53,7 +54,7 @@ static void note(FailState *s, uint64_t n)
     }
 }
 
-/* True if this call has to fail. */
+/* Returns true if this call must fail. */
 static bool fails(FailKind kind, int error)
 {
     FailState *s = state;
@@ -98,7 +99,7 @@ void *dlopen(const char *name, int mode)
     return library;
 }
 
-/* ---- memory: glibc's own names lead past this file */
+/* ---- memory: the functions call glibc's versions by their internal names */
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *at, size_t bytes);

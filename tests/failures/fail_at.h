@@ -8,8 +8,7 @@
 
 enum { MOST_PLACES = 8192 };
 
-/* A place in the code that takes memory, identified by the functions that are active at the
- * call. */
+/* A place in the code that allocates memory: the functions that are active at the call. */
 typedef struct FailPlace {
     atomic_uint_fast64_t path;  /* a hash of the return addresses; 0: none */
     atomic_uint_fast64_t first; /* number of the first call from this place */
@@ -27,13 +26,14 @@ typedef struct FailState {
     FailPlace place[MOST_PLACES];
 } FailState;
 
-/* The environment variable of the command that holds the file's path. */
+/* The command's environment variable with the path of this file. */
 #define FAIL_STATE "TANDEM_FAIL_STATE"
-/* The environment variable with a part of a library's name; dlopen fails for this library. */
+/* The environment variable with a part of a library's name. dlopen fails for a library whose name
+ * contains it. */
 #define FAIL_LIBRARY "TANDEM_FAIL_LIBRARY"
 
-/* Sets the state that counts calls, if the library is linked into the test itself. NULL: calls are
- * not counted. */
+/* Sets the state in which calls are counted, if this library is linked into the test itself. NULL:
+ * calls are not counted. */
 void fail_at_use(FailState *state);
 
 #endif

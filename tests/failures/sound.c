@@ -1,4 +1,4 @@
-/* See sound.h. The store is opened read-only, so that looking at it cannot mend or change it. */
+/* See sound.h. Opens the store read-only, so that checking can neither repair nor change it. */
 #include "tests/failures/sound.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Inspects a store from outside, as another process would. */
+/* Checks a store from outside, as another process would see it. */
 #ifndef TANDEM_TESTS_FAILURES_SOUND_H
 #define TANDEM_TESTS_FAILURES_SOUND_H
 

@@ -1,10 +1,11 @@
-/* Every call that takes memory, and every call for a file or a process, fails in turn: once, and
- * from then on for good. The command neither crashes nor hangs: it ends with an error and its exit
- * code, or as if nothing had failed. The store stays sound and keeps what it held.
+/* Every call that allocates memory, and every call for a file or a process, fails in turn: once,
+ * and then also for good (with all calls after it). The command must neither crash nor hang. It
+ * ends with an error and its exit code, or as if nothing had failed. The store stays sound and
+ * keeps its contents.
  *
- * All calls are counted first. Most calls that take memory come from few places: a place is the
- * functions that are active at the call. Where there are too many calls for files, the test takes
- * the first ones and draws others by seed; for memory, it draws places.
+ * All calls are counted first. Most calls that allocate memory come from few places in the code; a
+ * place is given by the functions that are active at the call. If there are too many calls for
+ * files, the test takes the first ones and draws others by seed. For memory, it draws places.
  *
  *     TANDEM_FAILURES=places     every call for files, and the first call of every place
  *     TANDEM_FAILURES=all        every call
@@ -36,8 +37,8 @@
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
 enum { MOST_ARGUMENTS = 12, SEED = 1, MOST_FAULTS = 20 };
-/* The most seconds that a command may take by the clock. The limit is generous, because the machine
- * may be busy. The limit of processor time is lower. */
+/* How long a command may take by the clock [s]. The limit is generous, because the machine may be
+ * busy. The limit of processor time is lower. */
 static const double most_s = 60;
 
 typedef struct Bench {
@@ -50,7 +51,8 @@ typedef struct Bench {
     Slowest slowest;
 } Bench;
 
-/* Returns a new folder, in memory if possible, because thousands of stores are written. */
+/* Returns a new folder, in a file system in memory if there is one, because thousands of stores are
+ * written. */
 static const char *quick_folder(Arena *arena)
 {
     char *path = arena_dup(arena, "/dev/shm/tandem-failures-XXXXXX");
@@ -113,7 +115,7 @@ static CommandResult run(const Bench *b, Arena *arena, const char *const *argume
     return r;
 }
 
-/* Returns NULL, or the fault as text. */
+/* Returns NULL, or a text about the fault. */
 static const char *fault_of(const CommandResult *r, const CommandResult *whole)
 {
     if (r->timed_out) return "it hangs";
@@ -130,7 +132,7 @@ typedef struct Case {
     const char *name;
     const char *arguments[MOST_ARGUMENTS];
     bool stores, is_new; /* the command gets a store; that store does not exist yet */
-    /* by FailKind: how many of the first calls fail, and how many others are drawn */
+    /* for each FailKind: how many of the first calls fail, and how many others are drawn */
     uint32_t first[3], drawn[3];
 } Case;
 
@@ -155,7 +157,7 @@ static void one_failure(Bench *b, const Case *c, const char *const *arguments, F
     arena_free(arena);
 }
 
-/* The calls of this process: call k if k modulo `of` is `number`. */
+/* The share of the calls that this process tries: call k if k modulo `of` is `number`. */
 typedef struct Part {
     unsigned number, of;
 } Part;
@@ -177,7 +179,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The first call of each place that was noted, in order. */
+/* Returns the first call from each recorded place, in ascending order. */
 static Calls first_of_places(Bench *b)
 {
     Calls calls = {NULL, 0, 0};
@@ -185,12 +187,12 @@ static Calls first_of_places(Bench *b)
         const uint64_t first = atomic_load(&b->state->place[i].first);
         if (first != 0) list_push(b->arena, &calls, first);
     }
-    assert_true(calls.n < MOST_PLACES / 2); /* the table has room for all */
+    assert_true(calls.n < MOST_PLACES / 2); /* otherwise the table might have been too small */
     if (calls.n > 0) qsort(calls.at, calls.n, sizeof *calls.at, by_number);
     return calls;
 }
 
-/* All n calls. */
+/* Returns all numbers from 1 to n. */
 static Calls numbers_to(Bench *b, uint64_t n)
 {
     Calls calls = {NULL, 0, 0};
@@ -250,7 +252,7 @@ static void check(void **state)
     all_of(&(Case){"check", {"check", tiny}, .first = {0, 100, 200}, .drawn = {0, 40, 0}});
 }
 
-static void sim_into_a_new_store(void **state)
+static void sim_survives_failures_with_a_new_store(void **state)
 {
     (void)state;
     all_of(&(Case){"sim, new store",
@@ -260,13 +262,13 @@ static void sim_into_a_new_store(void **state)
                    .drawn = {0, 25, 60}});
 }
 
-static void sim_into_a_store(void **state)
+static void sim_survives_failures_with_a_store(void **state)
 {
     (void)state;
     all_of(&(Case){"sim", {"sim", tiny, "--db", "DB"}, .stores = true, .drawn = {0, 35, 80}});
 }
 
-static void sweep_into_a_store(void **state)
+static void a_sweep_survives_failures_with_a_store(void **state)
 {
     (void)state;
     all_of(&(Case){"sweep",
@@ -276,8 +278,8 @@ static void sweep_into_a_store(void **state)
                    .drawn = {0, 25, 20}});
 }
 
-/* Predictions need no OpenBLAS. A run reports that it is missing. */
-static void without_openblas(void **state)
+/* Predictions need no OpenBLAS. A run reports that OpenBLAS is missing. */
+static void only_runs_need_openblas(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -297,7 +299,7 @@ static void without_openblas(void **state)
     arena_free(arena);
 }
 
-static void the_store_alone(void **state)
+static void the_store_alone_survives_failures(void **state)
 {
     (void)state;
     all_of(&(Case){"runs",
@@ -314,11 +316,11 @@ int main(int n, char **arguments)
     if (n > 1) cmocka_set_test_filter(arguments[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(check),
-        cmocka_unit_test(sim_into_a_new_store),
-        cmocka_unit_test(sim_into_a_store),
-        cmocka_unit_test(sweep_into_a_store),
-        cmocka_unit_test(the_store_alone),
-        cmocka_unit_test(without_openblas),
+        cmocka_unit_test(sim_survives_failures_with_a_new_store),
+        cmocka_unit_test(sim_survives_failures_with_a_store),
+        cmocka_unit_test(a_sweep_survives_failures_with_a_store),
+        cmocka_unit_test(the_store_alone_survives_failures),
+        cmocka_unit_test(only_runs_need_openblas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Each allocation that the library makes fails in turn. The call returns with an error, and
- * tandem_free then releases all memory, open files and processes. The test repeats each failure, so
+/* Each allocation that libtandem makes fails in turn. The call must return with an error, and
+ * tandem_free must then release all memory, files and processes. The test repeats each failure, so
  * that leaks add up and show. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
 enum { FIRST = 50, DRAWN = 70, TIMES = 4, SEED = 1 };
 
-static FailState fail; /* a forked process counts on its own copy of the numbers */
+static FailState fail; /* a forked process counts on its own copy */
 
 static int open_files(void)
 {
@@ -35,8 +35,8 @@ static int open_files(void)
     return n;
 }
 
-/* Loads, proves and simulates. Returns false if memory ran out; the diagnostics must then say so.
- */
+/* Loads, proves and simulates a plan. Returns false if memory ran out; the diagnostics must then
+ * say so. */
 static bool use(const char *store)
 {
     TandemPlan *plan = tandem_load(tiny, NULL, 0);
@@ -63,7 +63,7 @@ static bool use(const char *store)
 
 static Slowest slowest;
 
-/* Returns the number of allocations. */
+/* Does the same while allocation number `at` fails. Returns the number of allocations. */
 static uint64_t use_failing(const char *store, uint64_t at)
 {
     fail.kind = FAIL_memory;
@@ -91,8 +91,8 @@ static void gives_everything_back(const char *store, uint64_t at)
         if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
             fail_msg("allocation %d fails: a process is left", (int)at);
     }
-    /* The first calls fill memory that is kept: the pool of arenas, and the C library's own tables.
-     */
+    /* The first calls fill memory that is kept for later: the pool of arenas, and tables of the C
+     * library. */
     if (live[TIMES - 1] > live[TIMES - 2])
         fail_msg("allocation %d fails: %d blocks are lost", (int)at,
                  (int)(live[TIMES - 1] - live[TIMES - 2]));
@@ -100,7 +100,7 @@ static void gives_everything_back(const char *store, uint64_t at)
         fail_msg("allocation %d fails: %d files stay open", (int)at, files[TIMES - 1] - files[0]);
 }
 
-static void memory_ends_in_the_library(void **state)
+static void libtandem_survives_failed_allocations(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -122,7 +122,7 @@ static void memory_ends_in_the_library(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_ends_in_the_library),
+        cmocka_unit_test(libtandem_survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

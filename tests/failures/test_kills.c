@@ -1,7 +1,7 @@
 /* A sweep is killed at a moment drawn by seed and started again, until 40 sweeps were killed. Every
  * row that another process has seen in the store must stay there. Each plan has one prediction and
- * one answer, and the store is sound after every kill. Half of the kills end only the command: its
- * processes must end, too. TANDEM_KILLS=N kills N times. */
+ * one answer, and the store is sound after every kill. Half of the kills end only the command
+ * itself; its child processes must then end, too. TANDEM_KILLS=N kills N times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,13 +27,14 @@
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
 
 #if defined(__SANITIZE_ADDRESS__)
-enum { KILLS = 30 }; /* everything takes several times longer */
+enum { KILLS = 30 }; /* under the sanitizers, everything takes several times longer */
 #else
 enum { KILLS = 40 };
 #endif
 enum { POINTS = 6, SEED = 3, MOST_MS = 400 };
 
-/* The predictions that other processes can see in the store, and how many plans have two. */
+/* What another process sees in the store: the number of predictions, and how many plans have
+ * two. */
 typedef struct Seen {
     int64_t runs, last, twice, answers;
 } Seen;
@@ -79,8 +80,9 @@ static pid_t start_sweep(const char *db, int first)
     _exit(127);
 }
 
-/* Waits until the group has no process. All were killed, or end with their parent. This process
- * has adopted those without a parent and reaps them; some containers' init takes a second. */
+/* Waits until the process group is empty. All its processes were killed, or end because their
+ * parent has ended. This process has adopted the orphans and reaps them. (In some containers, init
+ * takes a second to do so.) */
 static void wait_for_group(pid_t group)
 {
     for (int i = 0; i < 10000 && (kill(-group, 0) == 0 || errno != ESRCH); i++) {
@@ -90,7 +92,7 @@ static void wait_for_group(pid_t group)
     if (kill(-group, 0) == 0) fail_msg("a process of the sweep lives on");
 }
 
-/* Returns true if the sweep had ended before. */
+/* Kills the sweep after a time. Returns true if it had already ended. */
 static bool kill_after(pid_t pid, uint64_t ms, bool all)
 {
     nanosleep(&(struct timespec){(time_t)(ms / 1000), (long)(ms % 1000) * 1000000}, NULL);
@@ -116,7 +118,7 @@ static uint64_t sweep_ms(const char *db)
     return (uint64_t)((to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000);
 }
 
-static void nothing_is_lost_and_nothing_double(void **state)
+static void kills_neither_lose_nor_double_rows(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -124,7 +126,7 @@ static void nothing_is_lost_and_nothing_double(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     const char *wish = getenv("TANDEM_KILLS");
     const int kills = wish != NULL ? (int)strtol(wish, NULL, 10) : KILLS;
-    /* A little longer than a whole sweep, so that some sweeps end first. */
+    /* a little longer than a whole sweep, so that some sweeps end before the kill */
     const uint64_t whole_ms = sweep_ms(arena_print(arena, "%s.first", db)) * 5 / 4;
     const uint64_t longest_ms = whole_ms < MOST_MS ? whole_ms + 1 : MOST_MS;
     Seen before = {0};
@@ -147,7 +149,7 @@ static void nothing_is_lost_and_nothing_double(void **state)
         assert_int_equal(now.twice, 0);
         before = now;
     }
-    /* The last sweep is not killed: all its points exist, each once. */
+    /* The last sweep is not killed. All of its points must exist, each of them once. */
     const pid_t pid = start_sweep(db, first);
     int status = -1;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -163,7 +165,7 @@ static void nothing_is_lost_and_nothing_double(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_lost_and_nothing_double),
+        cmocka_unit_test(kills_neither_lose_nor_double_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

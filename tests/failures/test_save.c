@@ -1,7 +1,7 @@
-/* A save that fails or is killed leaves the checkpoints before it. Every call for a file fails in
- * turn, once and for good. A training process is killed with SIGKILL at a moment drawn by seed, and
- * continued, again and again. Whatever happens, the newest checkpoint loads, and the steps after it
- * are those of the uninterrupted training, to the last bit.
+/* A save that fails or is killed must not damage earlier checkpoints. Every call for a file fails
+ * in turn: once, and then also for good. Another test kills a training process with SIGKILL, at a
+ * moment drawn by seed, and continues it, again and again. In all cases the newest checkpoint must
+ * load. The steps after it must equal those of the uninterrupted training, to the last bit.
  *
  * TANDEM_KILLS=N kills N times. */
 #include <setjmp.h>
@@ -34,7 +34,8 @@ static Arena *arena; /* lives as long as the program */
 static const Plan *plan;
 static const char *base;
 
-/* Chooses a folder in memory if there is one, because each save flushes its files. */
+/* Chooses a folder in a file system in memory if there is one, because each save flushes its
+ * files. */
 static int setup(void **state)
 {
     (void)state;
@@ -56,7 +57,7 @@ static int teardown(void **state)
     return r.exit_code;
 }
 
-/* Trains up to `steps`. Writes the losses to `loss` [MOST_STEPS], by the number of the step. */
+/* Trains up to `steps`. Writes the loss of each step to `loss` [MOST_STEPS]. */
 static bool train(Arena *in, const CheckpointOptions *checkpoint, uint32_t steps, double *loss,
                   ExecResult *result, Diag *d)
 {
@@ -78,7 +79,8 @@ static void must(bool fine, const Diag *d, const char *what)
     if (!fine) fail_msg("%s: %s", what, d->n_errors > 0 ? d->items.at[0].text : "it failed");
 }
 
-/* Returns the step of the newest checkpoint, after checking that the step behind it is right. */
+/* Returns the step of the newest checkpoint. First checks that the step after it gives the right
+ * loss. */
 static uint64_t newest_is_right(Arena *in, const char *folder, const double *right,
                                 const char *what)
 {
@@ -108,8 +110,8 @@ static bool is_told(const Diag *d)
     return false;
 }
 
-/* Trains while call number `at` for a file fails, and checks that the newest checkpoint is right.
- * Returns the number of calls that the training made. */
+/* Trains while call number `at` for a file fails, and checks the newest checkpoint. Returns the
+ * number of calls that the training made. */
 static uint64_t one_failure(uint64_t at, bool forever, const double *right)
 {
     Arena *in = arena_new();
@@ -135,7 +137,7 @@ static uint64_t one_failure(uint64_t at, bool forever, const double *right)
     return n;
 }
 
-static void every_call_fails(void **state)
+static void failed_calls_keep_earlier_checkpoints(void **state)
 {
     (void)state;
     double *right = arena_array(arena, MOST_STEPS, sizeof *right);
@@ -165,7 +167,7 @@ static pid_t start(const char *folder, bool loads)
     _exit(train(in, &each, MOST_STEPS - 1, loss, &result, &d) ? 0 : 1);
 }
 
-static void killed_at_any_time(void **state)
+static void kills_keep_earlier_checkpoints(void **state)
 {
     (void)state;
     const char *wish = getenv("TANDEM_KILLS");
@@ -209,8 +211,8 @@ static void killed_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_fails),
-        cmocka_unit_test(killed_at_any_time),
+        cmocka_unit_test(failed_calls_keep_earlier_checkpoints),
+        cmocka_unit_test(kills_keep_earlier_checkpoints),
     };
     return cmocka_run_group_tests_name("save", tests, setup, teardown);
 }

@@ -1,4 +1,4 @@
-/* Input as a file. It has a name on disk: SQLite cannot open a file that has none. */
+/* Writes the input to a file with a name on disk. SQLite cannot open a file without a name. */
 #include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>

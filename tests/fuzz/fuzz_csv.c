@@ -1,4 +1,4 @@
-/* Tables of published measurements, as spreadsheets write them. */
+/* Fuzzes the reader of tables of published measurements, as spreadsheets write them. */
 #include "cli/accuracy/accuracy.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
-/* Text of unknown origin is printed: as JSON that any reader takes, and in messages without control
- * characters. The search for the nearest word survives it, too. */
+/* Fuzzes the printing of text of unknown origin: as JSON that any reader accepts, and in messages
+ * without control characters. Also fuzzes the search for the nearest word. */
 #include <assert.h>
 #include <jansson.h>
 #include <string.h>

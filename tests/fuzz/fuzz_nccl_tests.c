@@ -1,4 +1,4 @@
-/* The output of nccl-tests. */
+/* Fuzzes the import of the output of nccl-tests. */
 #include "cli/import/import.h"
 #include "tests/fuzz/fuzz.h"
 

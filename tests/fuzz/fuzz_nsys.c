@@ -1,4 +1,4 @@
-/* Databases of Nsight Systems: foreign SQLite files. */
+/* Fuzzes the import of databases of Nsight Systems, which are SQLite files. */
 #include "cli/import/import.h"
 #include "tests/fuzz/fuzz.h"
 

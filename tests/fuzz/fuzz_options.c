@@ -1,4 +1,4 @@
-/* The command line: the first byte chooses the verb; the words are the lines. */
+/* Fuzzes the command line. The first byte chooses the verb; each line is one word. */
 #include <string.h>
 
 #include "cli/cli.h"

@@ -1,5 +1,5 @@
-/* A plan's text, which anybody may have written: reading, proofs, printing. A plan that is read
- * prints the same text again. */
+/* Fuzzes a plan's text, which anybody may have written: reading, proofs, printing. A plan that can
+ * be read must print the same text again. */
 #include <assert.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The stream from the process that evaluates a script. A script may have taken that process over.
- */
+/* Fuzzes the messages from the process that evaluates a script. A script may have taken over that
+ * process. */
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "planner/front/parent.h"
 #include "tests/fuzz/fuzz.h"
 
-/* The process at the other end: it sends the input and is gone. */
+/* The process at the other end: it sends the input and ends. */
 static void send_all(int to, const uint8_t *data, size_t size)
 {
     while (size > 0) {

@@ -1,4 +1,4 @@
-/* Traces of Kineto and Chrome in JSON. */
+/* Fuzzes the import of traces of Kineto and Chrome in JSON. */
 #include "cli/import/import.h"
 #include "tests/fuzz/fuzz.h"
 

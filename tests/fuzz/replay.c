@@ -1,5 +1,5 @@
-/* Calls a target with each file of the folders that are named, and once with no bytes at all. Each
- * call must end within the limit of processor time. */
+/* Calls a target with each file of the given folders, and once without any bytes. Each call must
+ * end within the limit of processor time. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 static Slowest slowest;
 
-/* The stream's target has a child process. */
+/* Counts children too, because the target of the stream has one. */
 static double used_s(void)
 {
     return slowest_own_s() + slowest_children_s();
@@ -23,7 +23,7 @@ static int replay(const char *path)
     static uint8_t bytes[1 << 20];
     size_t n = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
-    /* its own copy, so that the sanitizer sees a read past the end */
+    /* an exact copy, so that the sanitizer notices a read beyond its end */
     uint8_t *copy = malloc(n > 0 ? n : 1);
     if (copy == NULL) return 0;
     memcpy(copy, bytes, n);

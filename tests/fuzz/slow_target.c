@@ -1,5 +1,6 @@
-/* A target that uses the processor time that its input names, such as "own 0.1" or "child 0.6": in
- * this process, or in a child. It shows that the replay fails if an input is slow (limits.sh). */
+/* A target that uses as much processor time as its input requests: "own 0.1" in this process,
+ * "child 2.2" in a child process. limits.sh uses it to test that the replay fails if an input is
+ * slow. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -16,8 +16,8 @@ tiny=$here/scripts/plans/tiny_text.lua text=$here/docs/explanation/accuracy.md
 # shellcheck source=SCRIPTDIR/checks.sh
 . "$here/tests/gpu/checks.sh"
 
-# begin NAME LEAST MOST: may the part begin? LEAST: seconds that it takes at least; MOST: seconds after
-# which it is ended
+# begin NAME LEAST MOST: succeeds if the part may begin. LEAST: the fewest seconds that it needs; MOST:
+# seconds after which it is stopped
 begin() {
     case " ${PARTS:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
     least=$2 most=$3
@@ -27,7 +27,7 @@ keep() {
     cat "$work"/*/line >"$out/all.txt" 2>/dev/null
     archived
 }
-part() { # NAME LEAST MOST COMMAND...: alone
+part() { # NAME LEAST MOST COMMAND...: runs a part alone
     begin "$1" "$2" "$3" || return 0
     name=$1
     shift 3
@@ -35,21 +35,21 @@ part() { # NAME LEAST MOST COMMAND...: alone
     alone "$name" "$@"
     keep
 }
-aside() { # NAME LEAST MOST COMMAND...: beside other parts
+aside() { # NAME LEAST MOST COMMAND...: runs a part beside others
     begin "$1" "$2" "$3" || return 0
     name=$1
     shift 3
     beside "$name" "$@"
 }
 
-# Each line of a command's output belongs to the report, also if the command fails or is ended.
+# Puts each line of a command's output into the report, also if the command fails or is stopped.
 told() { # COMMAND...
     "$@" >told.txt 2>&1
     code=$?
     sed 's/^/told: /' told.txt
     return $code
 }
-# The device's clock, power and temperature five times a second, while a command runs
+# Records the device's clock, power and temperature five times a second while a command runs.
 watched() { # COMMAND...
     nvidia-smi --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_event_reasons.active \
         --format=csv,noheader -lms 200 >clock.csv 2>&1 9<&- &

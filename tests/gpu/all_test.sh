@@ -29,7 +29,7 @@ program "$pack/build/tests/gpu_test_fine" '[ "$TANDEM_FEW_CASES" = 1 ]'
 program "$pack/build/tests/gpu_test_broken" 'echo wrong; exit 3'
 program "$pack/build/tests/gpu_test_backend_plans" '[ "$TANDEM_PART" != 3/8 ]'
 program "$pack/build/tests/gpu_test_backend_rounding" 'exit 0'
-# Python stands for the measurements of steps.
+# This python3 takes the place of the program that measures steps.
 program "$work/bin/python3" 'case $* in *gpu_bench.py*--limit*) echo "not measured  x"; echo "steps of $*" ;; esac'
 program "$work/bin/nvidia-smi" 'echo "1980 MHz"; case $* in *-lms*) sleep 600 ;; esac'
 
@@ -49,7 +49,7 @@ tar -tzf "$work/out.tar.gz" | grep -q '^out/all/rows.txt$' || fail 'no archive'
 wants '^FAILED .* rows: not done in time' '^    told: a row: 5 us' '^FAILED .* attention: code 3' '^passed .* test_fine$' \
     '^FAILED .* test_broken: code 3' '^passed .* gpt2_1_5b$' '^    steps of .*--ours .*gpt2_1_5b$' '^passed .* torch_llama_8b$' \
     '^passed .* plans8$' '^FAILED .* plans3: code 1' '^passed .* ring$' '^all: [0-9]+ passed, 4 failed, '
-echo "$said" | grep -q 'not measured\|left for' && fail 'too much is told'
+echo "$said" | grep -q 'not measured\|left for' && fail 'the report has too many lines'
 grep -q MHz "$work/out/all/gpt2_124m-clock.csv" && [ -s "$work/out/all/gpt2_124m-kernels.txt" ] || fail 'no logs'
 grep -q '"failures": 4, ' "$work/out/all.json" || fail 'wrong JSON'
 

@@ -1,10 +1,11 @@
 /* Times each kernel of attention and of its gradient on the device, at the sizes of the plans in
  * scripts/plans/one_gpu and of longer sequences. A line has the median of several runs in
- * milliseconds, the rate in TFLOP/s (products of visible scores: two forward, five for the
- * gradient), and how far the gradients of the single kernel are from those of two separate kernels.
- * Inputs are random. Calls follow each other without a pause. The device's clock is still higher
- * than in a long step, where products use more power. If gradients differ by more than rounding,
- * the program ends with code 1. Without a Hopper, it prints the reason and ends with code 6. */
+ * milliseconds, and the rate in TFLOP/s (counting the products of visible scores: two forward, five
+ * for the gradient). It also says how far the gradients of the single kernel are from those of two
+ * separate kernels. Inputs are random. Calls follow each other without a pause. The device's clock
+ * is higher here than in a long step, where products use more power. If gradients differ by more
+ * than rounding, the program ends with code 1. Without a Hopper, it prints the reason and ends with
+ * code 6. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #include "tests/cuda/target.h"
 
 enum { RUNS = 15, WARM = 5, N_ARGS = 10, LSE = 5, SCRATCH = 9, RUN_FAILED = 6 };
-/* The largest difference that rounding explains: both ways round P and dS to bf16, with a relative
+/* The largest difference that rounding explains. Both ways round P and dS to bf16, with a relative
  * error of at most 1/256. */
 static const double most_apart = 0.02;
 
@@ -77,7 +78,7 @@ static KernelArgs gradient_args(const Size *c)
     return a;
 }
 
-/* The arguments of the forward pass are some of the gradient's. */
+/* The forward pass needs some of the gradient's arguments. */
 static KernelArgs forward_args(const KernelArgs *gradient)
 {
     KernelArgs a = *gradient;
@@ -139,7 +140,8 @@ static uint16_t *gradients(const KernelArgs *a, int64_t *n)
         check(cudaMemset(a->ptr[i], 0xff, (size_t)a->elements[i] * 2));
         at += a->elements[i];
     }
-    check(cudaDeviceSynchronize()); /* the stream of the kernels does not wait for cudaMemset */
+    /* cudaMemset does not wait for the stream of the kernels, nor the stream for it */
+    check(cudaDeviceSynchronize());
     return to;
 }
 
@@ -183,7 +185,7 @@ static bool time_shape(const Size *c)
     }
     free(two);
     for (int i = 0; i < N_ARGS; i++) check(cudaFree(gradient.ptr[i]));
-    return apart <= most_apart; /* false for NaN */
+    return apart <= most_apart; /* also false if it is NaN */
 }
 
 int main(void)

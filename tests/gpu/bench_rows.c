@@ -1,10 +1,10 @@
 /* Times the kernels that mostly move memory, at the shapes of the plans llama_1b, gpt2_124m and
  * gpt2_1_5b of scripts/plans/one_gpu. Each line has the time of a call, its bytes (each input read
- * once, each output written once), the rate, and the share of the rate of large copies. A call
- * never finds its tensors in the L2 cache, because calls take turns with several sets of them.
- * Numbers are random. The device begins only after the host has issued everything, so that the
- * host's own time does not count. The last two columns are the fastest round's time of a call, and
- * the time of all such calls in a step of the plan.
+ * once, each output written once), the rate, and that rate relative to the rate of large copies. A
+ * call never finds its tensors in the L2 cache, because calls take turns with several sets of them.
+ * Numbers are random. The device begins only after the host has issued everything, so the host's
+ * time does not count. The last two columns are the time of a call in the fastest round, and the
+ * time of all such calls in a step of the plan.
  *
  *     gpu_bench_rows [GRID]     GRID: multiplies the number of blocks of kernels whose blocks
  *                               process many pieces; for trials
@@ -32,10 +32,10 @@ enum {
     PARTS = 4,
     ARGS = 8,
     SETS = 6,   /* largest number of sets of tensors */
-    CALLS = 12, /* calls in a graph */
+    CALLS = 12, /* calls in one graph */
     ROUNDS = 9,
     WARM = 2,         /* rounds at the start that are not counted */
-    MOST_HELD = 2000, /* rests of 10 us after which the gate opens by itself */
+    MOST_HELD = 2000, /* waits of 10 us, after which the gate opens by itself */
     IDS_BELOW = 32000 /* less than any vocabulary here */
 };
 #define POOL_BYTES     ((UINT64_C(12) << 30) / ROWS_SHRINK)
@@ -48,13 +48,13 @@ typedef struct RowTensor {
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];
     Fill fill;
-    bool stays; /* only the kernel uses it, so it is not in memory */
+    bool stays; /* stays inside the kernel, so it takes no memory */
 } RowTensor;
 
 typedef struct RowPart {
     OpKind op;
     uint32_t n_in, n_out;
-    int arg[ARGS]; /* numbers of tensors: the inputs, then the outputs */
+    int arg[ARGS]; /* numbers of the tensors that it uses: the inputs, then the outputs */
     uint32_t accumulate;
 } RowPart;
 
@@ -247,8 +247,8 @@ static void fine(bool done, const char *name, const CudaError *error)
     exit(1);
 }
 
-/* bf16 numbers of either sign with magnitudes of 1/8 to 2. Two of them are an fp32 number of such a
- * magnitude. */
+/* Random bf16 numbers of either sign, with magnitudes of 1/8 to 2. Read as fp32, two of them form a
+ * number of such a magnitude. */
 static void *random_numbers(void)
 {
     uint64_t *words = malloc(TEMPLATE_BYTES), x = UINT64_C(0x9e3779b97f4a7c15);
@@ -318,7 +318,7 @@ static void fill_ones(char *at, uint64_t n)
         CHECK(cudaMemcpy, (at + i * sizeof one, &one, sizeof one, cudaMemcpyHostToDevice));
 }
 
-/* Places `sets` sets of the row's tensors in the pool, after it was filled with random numbers. */
+/* Fills the pool with random numbers, and places `sets` sets of the row's tensors in it. */
 static int place(const Row *row, char *at[SETS][TENSORS])
 {
     uint64_t each = 0, used = 0;
@@ -340,8 +340,8 @@ static int place(const Row *row, char *at[SETS][TENSORS])
     return sets;
 }
 
-/* Returns the bytes of a call: each tensor that is read before it is made, and each that is made,
- * unless it stays inside of the kernel. */
+/* Returns the bytes that a call moves: each tensor that is read before the call makes it, and each
+ * tensor that it makes. Tensors that stay inside the kernel do not count. */
 static uint64_t row_bytes(const Row *row)
 {
     bool reads[TENSORS] = {false}, made[TENSORS] = {false};
@@ -433,8 +433,9 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The device waits until the gate is open. A driver that cannot issue work behind a closed gate
- * would wait for ever, so it opens after 20 ms; `late` then counts the round. */
+/* The device waits at the gate until it is open. A driver might be unable to issue work behind a
+ * closed gate, and would then wait for ever. So the gate opens after 20 ms, and `late` counts the
+ * round. */
 typedef struct Gate {
     atomic_bool open;
     int late;
@@ -453,10 +454,10 @@ static void wait_at(void *at)
 
 typedef struct Times {
     double median, least; /* seconds */
-    int late;             /* rounds in which the device did not wait for the host */
+    int late;             /* number of rounds in which the device did not wait for the host */
 } Times;
 
-/* Runs the work that was captured into the stream, several times. */
+/* Runs the captured work several times. */
 static Times timed(cudaGraph_t graph)
 {
     cudaGraphExec_t exec = NULL;
@@ -467,7 +468,8 @@ static Times timed(cudaGraph_t graph)
     CHECK(cudaEventCreate, (&from));
     CHECK(cudaEventCreate, (&to));
     for (int i = 0; i < ROUNDS; i++) {
-        atomic_store(&gate.open, i < WARM); /* the first launch may load kernels, which waits */
+        /* the first launch may load kernels, and then the driver waits, so the gate is open */
+        atomic_store(&gate.open, i < WARM);
         CHECK(cudaLaunchHostFunc, (the.stream, wait_at, &gate));
         CHECK(cudaEventRecord, (from, the.stream));
         CHECK(cudaGraphLaunch, (exec, the.stream));
@@ -484,7 +486,7 @@ static Times timed(cudaGraph_t graph)
     return (Times){(double)ms[WARM + (ROUNDS - WARM) / 2] / 1e3, (double)ms[WARM] / 1e3, gate.late};
 }
 
-/* Prints one line. `whole`: the times of all calls of a graph */
+/* Prints one line. `whole`: the times of all calls of a graph together. */
 static void tell(const char *name, Times whole, uint64_t bytes, int calls)
 {
     const double seconds = whole.median / CALLS, rate = (double)bytes / seconds;

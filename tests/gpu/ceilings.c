@@ -1,8 +1,8 @@
-/* Measures the highest rates of the GPU. One is bytes a second of copies within its memory (read
- * and written). The others are FLOPs a second of a large product by cuBLASLt, in bf16 and, if the
- * GPU has them, in 8 bits. Operands are random, because equal bytes need less power and so less
- * time. Also reports the device's memory, and how much of it is used by a context alone. The output
- * is one JSON object. Without a GPU, the program prints the reason and ends with code 6. */
+/* Measures the highest rates of the GPU: the bytes a second of copies within its memory (read and
+ * written), and the FLOPs a second of a large cuBLASLt product, in bf16 and, if the GPU has them,
+ * in 8 bits. Operands are random, because equal bytes need less power and so less time. Also
+ * reports the device's memory, and how much of it a context alone uses. The output is one JSON
+ * object. Without a GPU, the program prints the reason and ends with code 6. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -42,7 +42,7 @@ static bool run_product(Product *p)
                                   p->c, p->out, p->c, p->out, &p->found.algo, p->space, SPACE, 0));
 }
 
-/* Returns the shortest of several runs, in seconds; 0 on failure. */
+/* Returns the time of the shortest of several runs, in seconds; 0 on failure. */
 static double shortest(Product *p, bool (*run)(Product *p))
 {
     cudaEvent_t from, to;
@@ -52,7 +52,7 @@ static double shortest(Product *p, bool (*run)(Product *p))
         float ms = 0;
         ok = CHECK(cudaEventRecord, (from, 0)) && run(p) && CHECK(cudaEventRecord, (to, 0)) &&
              CHECK(cudaEventSynchronize, (to)) && CHECK(cudaEventElapsedTime, (&ms, from, to));
-        if (i > 2 && (best <= 0 || ms < best)) best = ms; /* the first runs warm up */
+        if (i > 2 && (best <= 0 || ms < best)) best = ms; /* the first runs only warm up */
     }
     return ok ? (double)best / 1e3 : 0;
 }
@@ -64,7 +64,7 @@ static bool prepare(Product *p)
            CHECK(cudaMemset, (p->a, 0x3c, COPY_BYTES)) && CHECK(cublasLtCreate, (&p->handle));
 }
 
-/* Numbers of either sign with magnitudes of 1/8 to 2. */
+/* Fills an operand with numbers of either sign, with magnitudes of 1/8 to 2. */
 static bool fill(Product *p, cudaDataType_t type)
 {
     const bool eight = type == CUDA_R_8F_E4M3;
@@ -87,7 +87,8 @@ static bool fill(Product *p, cudaDataType_t type)
     return ok;
 }
 
-/* Returns seconds of one product with operands of this type; 0: the library has none here. */
+/* Returns the seconds of one product with operands of this type; 0 if the library cannot compute it
+ * here. */
 static double product(Product *p, cudaDataType_t type)
 {
     cublasLtMatmulPreference_t preference;

@@ -12,7 +12,7 @@ build=$(realpath "${1:?the build folder}") || exit 2
 source=$(realpath "$(dirname "$0")/../..")
 tandem=$build/tandem
 tiny=$source/scripts/plans/tiny_text.lua
-text=$source/docs/explanation/accuracy.md # to train on: every machine has it
+text=$source/docs/explanation/accuracy.md # the text to train on, which every machine has
 json=${2:-$build}/gpu-check.json
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

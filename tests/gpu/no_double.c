@@ -1,11 +1,11 @@
-/* Takes the place of the doubles of CUDA and its libraries in programs that run on a GPU. Nothing
- * is scripted, counted or checked there. */
+/* Replaces the doubles of CUDA and its libraries in programs that run on a GPU. These functions
+ * script, count and check nothing. */
 #include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/runtime_double.h"
 #include "tests/gpu/no_gpu.h"
 
-/* Runs before main. The test forks its ranks, so this process itself must never call CUDA. */
+/* Runs before main. Tests fork their ranks, so this process itself must never call CUDA. */
 __attribute__((constructor)) static void look_for_gpu(void)
 {
     no_gpu_ends();

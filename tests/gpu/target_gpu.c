@@ -1,5 +1,5 @@
 /* See tests/cuda/target.h. Kernels run on the first device that CUDA shows, in managed memory.
- * Without a device, the program says so and ends with code 6 before its first test. */
+ * Without a device, the program says so, and ends with code 6 before its first test. */
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -17,8 +17,9 @@ static struct Target {
     cudaStream_t stream;
     bool captures;
     uint32_t n_launches;
-    uint32_t n_shared_most; /* bytes of shared memory that a block may ask for */
-    uint32_t capability;   /* compute capability of the device, for any value in a test's context */
+    uint32_t n_shared_most; /* the most shared memory that a block may request */
+    /* the device's real compute capability, even if a test changes the one in its context */
+    uint32_t capability;
     CudnnAttention *cudnn; /* NULL: cuDNN is not installed */
     CudaAttentionLibrary attention;
 } the;
@@ -101,8 +102,8 @@ CudaControl *target_control(void)
     return the.control;
 }
 
-/* Returns true if blocks of the device may use as much as blocks of a device of that capability.
- * (CUDA C++ Programming Guide, technical specifications per compute capability.) */
+/* Returns true if blocks of the device may use as much shared memory as blocks of a device of that
+ * capability. (CUDA C++ Programming Guide, technical specifications per compute capability.) */
 bool target_has(uint32_t compute_capability)
 {
     uint32_t kib = compute_capability == 80 || compute_capability == 87             ? 163
@@ -122,8 +123,8 @@ void target_begin(uint64_t order)
     if (the.captures) CHECK(cudaStreamBeginCapture, (the.stream, cudaStreamCaptureModeThreadLocal));
 }
 
-/* Returns the number of kernels in a graph. A graph is empty if the kernel function had nothing to
- * launch; cudaGraphGetNodes then refuses an array. */
+/* Returns the number of kernels in a graph. If the kernel function had nothing to launch, the graph
+ * is empty, and cudaGraphGetNodes would refuse an array. */
 static uint32_t kernels_of(cudaGraph_t graph)
 {
     size_t n = 0;
@@ -142,7 +143,7 @@ static uint32_t kernels_of(cudaGraph_t graph)
     return n_kernels;
 }
 
-/* Runs the captured launches like a step of the backend. */
+/* Runs the captured launches as the backend runs a step. */
 static void launch_captured(bool launched)
 {
     cudaGraph_t graph = NULL;

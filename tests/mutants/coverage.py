@@ -19,7 +19,7 @@ from tree import HERE, Tree  # noqa: E402
 
 
 def asserted(text):
-    """The lines of assertions, and those that no program may reach."""
+    """Returns the lines of assertions, and lines that no program can reach."""
     lines, inside = set(), 0
     for number, line in enumerate(text.splitlines(), 1):
         if inside == 0 and not re.search(r"\bassert\(|\bunreachable\(", line):
@@ -41,7 +41,7 @@ def runs(numbers):
 
 
 def measure(reach, texts):
-    """{file: (lines, lines that ran, branches, branches taken)}, without assertions."""
+    """Returns {file: (lines, lines that ran, branches, branches taken)}, without assertions."""
     found = {}
     for name, (lines, ways) in reach.there_is().items():
         if name not in texts:
@@ -73,7 +73,7 @@ KINDS_OF_LINES = [
 
 
 def kinds(found, texts):
-    """{kind: lines that no test runs}; the words of a line and its neighbours decide."""
+    """Returns {kind: lines that no test runs}. The words of a line and its neighbours decide its kind."""
     count = {kind: 0 for kind, _, _ in KINDS_OF_LINES}
     for name, (lines, ran, _, _) in found.items():
         text = texts[name][0].splitlines()

@@ -30,7 +30,7 @@ def blank(text, start, end):
 
 
 def closing(code, at):
-    """The index after the bracket that closes the one at `at`."""
+    """Returns the index after the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(code)):
         if code[i] in "([{":
@@ -79,7 +79,7 @@ def in_function(text, line):
 
 
 def arguments(code, at):
-    """The spans of the arguments of a call whose bracket opens at `at`."""
+    """Returns the spans of the arguments of a call whose bracket opens at `at`."""
     spans, start, depth, end = [], at + 1, 0, closing(code, at)
     for i in range(at + 1, end):
         if code[i] == "," and depth == 0 or i == end - 1:
@@ -90,7 +90,7 @@ def arguments(code, at):
 
 
 def statements(code):
-    """The spans of the expression statements, without their semicolons."""
+    """Returns the spans of the expression statements, without their semicolons."""
     i, n = 0, len(code)
     while i < n:
         if code[i].isspace() or code[i] in "{};:":
@@ -124,7 +124,7 @@ def droppable(statement):
 
 
 def sites(text):
-    """All sites of a file, in order."""
+    """Returns all sites of a file, in order."""
     code, found = code_of(text), []
     starts = [m.start() for m in re.finditer(r"^", text, re.M)]
 

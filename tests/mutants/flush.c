@@ -1,6 +1,6 @@
-/* Part of the build that counts the lines which a test reaches. A process that ends with _exit()
- * writes its counts too, and a process is killed only after it had time to end on its own: a killed
- * process writes nothing. */
+/* Part of the build that counts the lines that a test reaches. A killed process would write no
+ * counts. So _exit() writes them, and a process is killed only after it had time to end by
+ * itself. */
 #include <signal.h>
 #include <sys/types.h>
 #include <sys/wait.h>

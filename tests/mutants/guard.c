@@ -1,5 +1,5 @@
-/* Part of every mutant. A mutant may compute a wrong process id; kill() of -1 would end every
- * process of the machine, so such a mutant ends itself instead. */
+/* Part of every mutant. A mutant may compute a wrong process id, and kill() of -1 would end every
+ * process of the machine. Such a mutant ends itself instead. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
 /* Runs the test of a mutant: nest SECONDS PROGRAM [ARGUMENT ...]. No process of the test outlives
- * this one, also if it left the test's group and its parent has ended: such a process becomes a
- * child of this one, which ends its children until none is left. The test writes to this process's
- * standard error. Prints "ended N" or "late N", where N is the processor time of all processes [s],
- * and ends with the program's code. */
+ * this one, not even a process that has left the test's process group and whose parent has ended.
+ * Such a process becomes a child of this one, which kills its children until none is left. The test
+ * writes to this process's standard error. Prints "ended N" or "late N", where N is the processor
+ * time of all processes [s]. Ends with the test's exit code. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -34,7 +34,7 @@ static double left_s(const struct timespec *start, double limit_s)
            (double)(now.tv_nsec - start->tv_nsec) * 1e-9;
 }
 
-/* The parent of a process; 0: it has none, or has ended. */
+/* Returns the parent of a process; 0 if it has none or has ended. */
 static pid_t parent_of(const char *pid)
 {
     char path[300];
@@ -45,7 +45,8 @@ static pid_t parent_of(const char *pid)
     if (!stat) return 0;
     if (!fgets(line, sizeof line, stat)) line[0] = 0;
     fclose(stat);
-    const char *rest = strrchr(line, ')'); /* the program's name is in (), and may contain them */
+    /* the program's name is in brackets, and may itself contain brackets */
+    const char *rest = strrchr(line, ')');
     return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
@@ -61,7 +62,8 @@ static void kill_children(void)
     closedir(all);
 }
 
-/* A child that ends leaves its own children to this process, so one round is not enough. */
+/* Kills all children. If a child ends, its own children become children of this process, so one
+ * round is not enough. */
 static void end_all(void)
 {
     for (pid_t ended = 0; ended >= 0 || errno == EINTR;) {
@@ -72,7 +74,8 @@ static void end_all(void)
     }
 }
 
-/* Waits until the test ends, SIGTERM arrives or the time is over. False: the test still runs. */
+/* Waits until the test ends, SIGTERM arrives, or the time is over. Returns false if the test still
+ * runs. */
 static bool await(pid_t test, double limit_s, const sigset_t *watched, int *status)
 {
     struct timespec start;

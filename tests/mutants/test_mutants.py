@@ -131,7 +131,7 @@ class Planted(unittest.TestCase):
         trial.least_limit_s = limit_s
         return trial.fate("code/small.c", SMALL, site, [(float(s), n) for s, n in tests])[0]
 
-    def test_fates(self):
+    def test_each_fate_is_recognised(self):
         self.assertEqual(self.fate(planted("a + b", "a - b")), KILLED)
         self.assertEqual(self.fate(planted("n -= 1", "n += 0"), limit_s=1), LATE)
         self.assertEqual(self.fate(planted("x > 99", "x > 98")), LIVES)  # the program has no such x
@@ -139,7 +139,7 @@ class Planted(unittest.TestCase):
         self.assertEqual(self.fate(planted("a + b", "b + a")), SAME)
         self.assertEqual(self.fate(planted("a + b", 'a + "b"')), REFUSED)
 
-    def test_faults_of_the_file(self):
+    def test_faults_of_a_table_are_tried(self):
         known = [faults.Fault("code/small.c", ["unit/program"], old, new, "why")
                  for old, new in (("return a + b;", "return a - b;"), ("n -= 1", "n += 0"), ("x > 99", "x > 98"))]
         start = time.monotonic()
@@ -165,7 +165,7 @@ class Planted(unittest.TestCase):
         self.assertEqual([x for x in said.splitlines() if os.path.join(self.folder, "program") in x], [])
 
     @unittest.skipUnless(shutil.which("gcov"), "needs gcov")
-    def test_reach_and_report(self):
+    def test_reached_lines_decide_the_report(self):
         reach = Reach(self.tree, ["code/small.c"], 1)
         reach.measure(lambda text: None)
         line = SMALL[:SMALL.index("return a + b")].count("\n") + 1

@@ -88,7 +88,7 @@ class Tree:
         return word == "ended" and process.returncode in (0, SKIPPED), word == "ended", float(seconds)
 
     def nest(self):
-        """The program that runs a test and ends every process that the test leaves."""
+        """Returns the program that runs a test and ends every process that the test leaves."""
         made, text = os.path.join(self.build, "nest"), os.path.join(HERE, "nest.c")
         with self.lock:
             if not os.path.exists(made) or os.path.getmtime(made) < os.path.getmtime(text):

@@ -1,11 +1,11 @@
-/* Part of every program of the sanitizers' build. The leak report names the code that called
- * malloc. So tests/support/lsan.supp can separate the allocations of MPI libraries from ours. This
- * file makes the report name those libraries. */
+/* Linked into every program of the sanitizers' build. A leak report names the code that called
+ * malloc, and tests/support/lsan.supp uses this to separate the allocations of MPI libraries from
+ * ours. The functions below make sure that the report can name those libraries. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Libraries stay loaded to the end. The report cannot name a library that was unloaded. */
+/* Keeps libraries loaded to the end, because the report cannot name a library that was unloaded. */
 int dlclose(void *module);
 int dlclose(void *module)
 {
@@ -13,10 +13,10 @@ int dlclose(void *module)
     return 0;
 }
 
-/* MPI libraries keep some texts that they print. The C library's functions call malloc themselves,
- * and keep no frame pointer, so the fast unwinder would not find the caller. The slow unwinder
- * finds it, but takes most of the time of a short run. So these functions replace those of the C
- * library; they do the same, and keep a frame pointer. */
+/* MPI libraries keep some texts that they print into memory from these functions. The C library's
+ * versions call malloc themselves and have no frame pointer, so the fast unwinder would not find
+ * their caller. The slow unwinder finds it, but takes most of the time of a short run. These
+ * versions do the same, but have a frame pointer. */
 int vasprintf(char **to, const char *format, va_list values);
 int asprintf(char **to, const char *format, ...);
 int __vasprintf_chk(char **to, int flag, const char *format, va_list values);

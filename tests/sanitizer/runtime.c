@@ -1,5 +1,5 @@
-/* Options of AddressSanitizer, and its memmove. Both are in every program of the sanitizers' build.
- */
+/* Options and a memmove for AddressSanitizer. Both are linked into every program of the sanitizers'
+ * build. */
 #include <sanitizer/asan_interface.h>
 #include <string.h>
 
@@ -8,16 +8,17 @@ enum { WORD = 32 };
 void *__real_memmove(void *to, const void *from, size_t n);
 void *__wrap_memmove(void *to, const void *from, size_t n);
 
-/* A failed check of undefined behaviour is an illegal instruction. AddressSanitizer prints its line
- * and stack. 2: it keeps this signal although cmocka asks for it. */
+/* A failed check of undefined behaviour executes an illegal instruction, for which AddressSanitizer
+ * prints the line and the stack. With the value 2, it handles this signal although cmocka asks for
+ * it. */
 const char *__asan_default_options(void)
 {
     return "handle_sigill=2";
 }
 
-/* The linker sends all calls of memmove to __wrap_memmove. The library's function moves one byte at
- * a time, which took a fifth of the time of tests that place buffers. This one checks the same
- * bytes, and lets the library's function report a fault. */
+/* The linker redirects all calls of memmove to __wrap_memmove. The sanitizer's own memmove moves
+ * one byte at a time. This took a fifth of the time of tests that place buffers. The function here
+ * checks the same bytes, and calls the sanitizer's function only to report a fault. */
 static void move_word(char *to, const char *from)
 {
     char word[WORD];

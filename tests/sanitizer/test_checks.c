@@ -1,5 +1,5 @@
-/* The sanitizers' build ends a process that overflows a number or leaves its memory, and names the
- * line. */
+/* In the sanitizers' build, a process that overflows a number or accesses memory outside of an
+ * object ends, and the message names the line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #include "planner/base/arena.h"
 
-static volatile int one = 1; /* so that the compiler does not know the result */
+static volatile int one = 1; /* volatile, so that the compiler does not know its value */
 
 static void overflows(void)
 {
@@ -30,7 +30,7 @@ static void leaves_its_memory(void)
     arena_free(arena);
 }
 
-/* Runs a function in a child and returns the messages of the child, which must fail. */
+/* Runs a function in a child process, which must fail. Returns the child's messages. */
 static void fails(void (*function)(void), char *text, size_t room)
 {
     int ends[2];
@@ -53,7 +53,7 @@ static void fails(void (*function)(void), char *text, size_t room)
     assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Returns the number of the nth line of this file that ends with the remark above. */
+/* Returns the number of the nth line of this file that ends with the remark used above. */
 static int named_line(int nth)
 {
     FILE *f = fopen(TANDEM_SOURCE_DIR "/tests/sanitizer/test_checks.c", "r");
@@ -69,7 +69,7 @@ static int named_line(int nth)
     return number;
 }
 
-static void names(void (*function)(void), const char *fault, int line)
+static void is_named_with_its_line(void (*function)(void), const char *fault, int line)
 {
     char text[1 << 14], where[64];
     fails(function, text, sizeof text);
@@ -81,13 +81,13 @@ static void names(void (*function)(void), const char *fault, int line)
 static void an_overflow_is_named(void **state)
 {
     (void)state;
-    names(overflows, "AddressSanitizer: ILL", named_line(1));
+    is_named_with_its_line(overflows, "AddressSanitizer: ILL", named_line(1));
 }
 
 static void an_access_outside_is_named(void **state)
 {
     (void)state;
-    names(leaves_its_memory, "AddressSanitizer: use-after-poison", named_line(2));
+    is_named_with_its_line(leaves_its_memory, "AddressSanitizer: use-after-poison", named_line(2));
 }
 
 int main(void)

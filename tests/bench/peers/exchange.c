@@ -1,7 +1,7 @@
-/* The engine's side of the comparison with SimGrid: the same exchanges of messages on the same
- * network, simulated by Tandem's engine with max-min sharing. Arguments: ring|tree|rings, nodes,
- * devices of a node (which share one NIC), bytes. Prints the time, and the latency and the rate of
- * one message alone, which the other side takes for its links. */
+/* Tandem's side of the comparison with SimGrid: an exchange of messages, simulated by Tandem's
+ * engine with max-min sharing. Arguments: ring|tree|rings, nodes, devices of a node (which share
+ * one NIC), bytes. Prints the time, and the latency and rate of one message alone. SimGrid's side
+ * takes these for its links. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 enum { PIECES = 16 }; /* a tree's buffer is sent in this many pieces */
 
-/* The exchange while it is built. The axis pp numbers the nodes, tp the devices of a node. */
+/* The exchange while it is built. Axis pp numbers the nodes, axis tp the devices of a node. */
 typedef struct Exchange {
     Plan *plan;
     AxisSet nodes;
@@ -19,8 +19,8 @@ typedef struct Exchange {
     uint64_t most; /* bytes of a message */
 } Exchange;
 
-/* Adds a message between two nodes (on every device). `after`: an instruction that ends before it,
- * one of the sender and one of the receiver; 0: none. Returns both ends. */
+/* Adds a message between two nodes, on every device. `after`: an instruction of the sender and one
+ * of the receiver that must end before it; 0: none. Returns both ends of the message. */
 typedef struct Ends {
     Pc send, recv;
 } Ends;
@@ -37,8 +37,8 @@ static Ends message(Exchange *x, uint32_t from, uint32_t to, Stream send, Stream
     return ends;
 }
 
-/* Sums a buffer round the ring and passes the sums round again: 2 (n - 1) rounds of an n-th each.
- * A rank sends a part once it has received it. */
+/* Sums a buffer round a ring, and passes the sums round again. That takes 2 (n - 1) rounds, each
+ * with an n-th of the buffer. A rank sends a part once it has received it. */
 static void add_ring(Exchange *x, uint64_t bytes)
 {
     Pc *got = arena_array(x->plan->arena, x->n, sizeof *got),

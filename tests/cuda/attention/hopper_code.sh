@@ -40,7 +40,7 @@ sabotage()
     compile "$2" "$work/$2.cu"
 }
 
-# hasty SOURCE N: the source without its N-th wait for a product.
+# hasty SOURCE N: compiles the source without its N-th wait for a product; ptxas must report it.
 hasty()
 {
     sabotage "$1" hasty "/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == $2 { next } { print }"
@@ -48,9 +48,9 @@ hasty()
         fail "$1: a product read under way is not remarked on"
 }
 
-# overlap NAME FIRST LAST: for each kernel, the number of exponentials between the wait that leaves
-# FIRST groups of products and the wait behind it that leaves LAST. These exponentials run beside
-# products.
+# overlap NAME FIRST LAST: counts, for each kernel, the exponentials between two waits: one that
+# leaves FIRST groups of products running, and the next one, which leaves LAST. These exponentials
+# run at the same time as products.
 overlap()
 {
     "$dump" -sass "$work/$1.cubin" | awk -v first="$2" -v last="$3" '
@@ -63,9 +63,9 @@ overlap()
         }'
 }
 
-# overlaps NAME FIRST LAST LEAST_64 LEAST_128: true if each of the four kernels has this many
-# exponentials there, by its head size, or at most two more (they rescale sums). A thread has 64
-# scores of a tile of 128 columns, and 32 of one of 64.
+# overlaps NAME FIRST LAST LEAST_64 LEAST_128: succeeds if each of the four kernels has so many
+# exponentials there (by its head size), or up to two more, which rescale sums. A thread has 64
+# scores of a tile with 128 columns, and 32 of a tile with 64.
 overlaps()
 {
     overlap "$@" >"$work/$1.overlap"
