@@ -19,7 +19,7 @@ local list = {
       { "weight", "", "An nn.embedding whose weight the linear shares: a tied head." },
       { "segments", "", "Makes several outputs (segments) with one weight. A number n: n equal segments, and the output is "
         .. "[b, s, n, out/n]. A list of sizes: segments of these sizes, and the output is [b, s, g, out/g], where g is the greatest "
-        .. "common divisor of the sizes. nn.segment takes one segment." },
+        .. "common divisor of the sizes. A list has at most 64 sizes, which add up to out. nn.segment takes one segment." },
       { "spectral_norm", "false", "Divides the output by the largest singular value of the weight." } } },
   { name = "nn.segment", call = "nn.segment(x, i)", shape = "[b, s, n, size] -> [b, s, size]",
     doc = "Returns segment i of the output of an nn.linear with segments; i counts from 1." },
@@ -31,8 +31,8 @@ local list = {
       { "init", "nn.normal(0, 0.02)", "Initial values of the table." } } },
   { name = "nn.sinusoid", call = "nn.sinusoid(x, options)", shape = "[b, s, dim] -> [b, s, dim]",
     doc = "Adds sines of the position to the first half of the features and cosines to the second. The frequencies fall from 1 "
-      .. "to 1 / theta in equal ratios.", options = {
-      { "theta", "10000", "The inverse of the lowest frequency." } } },
+      .. "to 1 / theta in equal ratios. dim must be even, and at least 4.", options = {
+      { "theta", "10000", "The inverse of the lowest frequency; above 1." } } },
   { name = "nn.rmsnorm", call = "nn.rmsnorm(dim, options)", shape = "[b, s, dim] -> [b, s, dim]",
     doc = "RMS normalisation (arXiv 1910.07467): x / sqrt(mean(x^2) + eps), times a weight. It also takes [b, s, heads, dim] and "
       .. "normalises each head.", options = {
@@ -51,15 +51,15 @@ local list = {
       { "causal", "true", "A token attends only to itself and to earlier tokens." },
       { "bias", "false", "Adds biases to q, k and v." },
       { "out_bias", "bias", "Adds a bias to the output." },
-      { "rope_theta", "", "Rotates queries and keys by their positions (RoPE), with this base of the frequencies. Default: no rotation." },
+      { "rope_theta", "", "Rotates queries and keys by their positions (RoPE), with this base of the frequencies. head_dim must then be even. Default: no rotation." },
       { "rope_scaling", "", "Stretches the rotation for a longer context: the option scaling of nn.rope." },
       { "rope_image", "", "Positions of an image among the tokens: the option image of nn.rope." },
-      { "rope_dims", "head_dim", "The number of elements of a head that are rotated, counted from the first." },
+      { "rope_dims", "head_dim", "The number of elements of a head that are rotated, counted from the first. It must be even." },
       { "scale", "head_dim^-0.5", "Multiplies the scores, which are the products of queries and keys." },
-      { "window", "", "The number of keys that a query sees: its own and the ones before it. Default: all." },
+      { "window", "", "The number of keys that a query sees: its own and the ones before it. Only with causal = true. Default: all." },
       { "cap", "", "A score x becomes cap * tanh(x / cap). Default: no cap." },
       { "sinks", "false", "Each head has one more learned score, which takes part in the softmax and has no value. These scores are the child `sinks`." },
-      { "dropout", "0", "The probability of dropping a score after the softmax." },
+      { "dropout", "0", "The probability of dropping a score after the softmax; below 1. It does not work with window, cap, sinks or a table." },
       { "qk_norm", "false", "Normalises each query head and each key head by its root mean square, before the rotation: true or { eps }. The children are q_norm and k_norm." },
       { "fused", "false", "One weight makes queries, keys and values: the child wqkv instead of wq, wk and wv. tp still splits it by heads." },
       { "init", "nn.normal(0, 0.02)", "Initial values of the weights." },
@@ -87,7 +87,7 @@ local list = {
       { "kv_rank", "required", "Features of the small projection from which keys and values are made." },
       { "q_rank", "", "Features of the small projection from which queries are made. Default: queries are made from the input itself." },
       { "nope_dim", "required", "Features of a query head or key head that are not rotated." },
-      { "rope_dim", "required", "Features of a query head or key head that are rotated. All key heads share their rotated features." },
+      { "rope_dim", "required", "Features of a query head or key head that are rotated; an even number. All key heads share their rotated features." },
       { "value_dim", "nope_dim", "Features of a value head." },
       { "rope_theta", "10000", "The base of the rotation's frequencies." },
       { "rope_scaling", "", "Stretches the rotation for a longer context: the option scaling of nn.rope." },
@@ -125,7 +125,7 @@ local list = {
         .. "product is clamped between -limit and limit. Then 1 is added, and the sum is multiplied by the gate." },
       { "scaling", "1", "Multiplies the weights of the chosen experts." },
       { "sigmoid", "false", "The weights are sigmoids of the logits instead of their softmax. Needs aux_loss = 0." },
-      { "groups", "1", "The number of groups of experts. A token uses only the best groups. The score of a group is its largest logit "
+      { "groups", "1", "The number of groups of experts: at most 64, and a divisor of experts. A token uses only the best groups. The score of a group is its largest logit "
         .. "or, with sigmoid, the sum of its two largest sigmoids." },
       { "top_groups", "groups", "The number of groups from which a token may choose." },
       { "aux_loss", "0.01", "Multiplies the loss that balances the experts (arXiv 2101.03961). 0 leaves it out." },
@@ -142,14 +142,15 @@ local list = {
   { name = "nn.sigmoid", call = "nn.sigmoid(x)", doc = "1 / (1 + exp(-x))." },
   { name = "nn.relu", call = "nn.relu(x)", doc = "max(x, 0), element by element." },
   { name = "nn.relu2", call = "nn.relu2(x)", doc = "The square of nn.relu(x)." },
-  { name = "nn.soft_cap", call = "nn.soft_cap(x, cap)", doc = "cap * tanh(x / cap)." },
+  { name = "nn.soft_cap", call = "nn.soft_cap(x, cap)", doc = "cap * tanh(x / cap); cap must be positive." },
   { name = "nn.conv2d", call = "nn.conv2d(in_channels, out_channels, options)",
     shape = "[b, in, h, w] -> [b, out, h, w]", doc = "A convolution of fields. A plain 1x1 convolution may be split over tp "
-      .. "by tp_col or tp_row. Options are numbers for both directions, or { height, width }.", options = {
+      .. "by tp_col or tp_row. Sizes, in points, are numbers for both directions, or { height, width }. The window must fit the "
+      .. "padded field.", options = {
       { "kernel", "1", "The rows and columns of the window." }, { "stride", "1", "The distance between windows." },
       { "padding", "0", "The rows and columns added at each edge." },
       { "dilation", "1", "The distance between the rows of a window." },
-      { "groups", "1", "The number of groups of channels that are convolved separately. in_channels gives a depthwise convolution." },
+      { "groups", "1", "The number of groups of channels that are convolved separately; it must divide in and out. in_channels gives a depthwise convolution." },
       { "padding_mode", "zeros", "zeros, reflect, symmetric or circular; or { height, width }." },
       { "bias", "true", "Adds a bias to each channel." }, { "init", "nn.normal(0, 0.02)", "Initial values of the weight." },
       { "spectral_norm", "false", "Divides the output by the largest singular value of the weight." } } },
@@ -164,7 +165,8 @@ local list = {
       { "init", "nn.normal(0, 0.02)", "Initial values of the weight." },
       { "spectral_norm", "false", "Divides the output by the largest singular value of the weight." } } },
   { name = "nn.group_norm", call = "nn.group_norm(groups, channels, options)", shape = "[b, channels, h, w] -> same",
-    doc = "Group normalisation (arXiv 1803.08494): normalises each group of channels over the whole grid.", options = {
+    doc = "Group normalisation (arXiv 1803.08494): normalises each group of channels over the whole grid. groups must divide "
+      .. "channels.", options = {
       { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "Initial values of the weight." } } },
   { name = "nn.channel_norm", call = "nn.channel_norm(channels, options)", shape = "[b, channels, h, w] -> same",
     doc = "Layer normalisation of each point over its channels.", options = {
@@ -188,18 +190,18 @@ local list = {
       { "mode", "bilinear", "bilinear, or nearest." } } },
   { name = "nn.pixel_shuffle", call = "nn.pixel_shuffle(x, factor)",
     shape = "[b, c f f, h, w] -> [b, c, f h, f w]", doc = "Turns channels into points: f x f channels (f: factor) become f x f points of one channel "
-      .. "(arXiv 1609.05158)." },
+      .. "(arXiv 1609.05158). factor^2 must divide the channels." },
   { name = "nn.concat", call = "nn.concat(a, b)", doc = "Returns a field with the channels of a, then those of b." },
   { name = "nn.channels", call = "nn.channels(x, first, count)", doc = "Takes `count` channels of a field, beginning with channel `first`, which counts from 0." },
   { name = "nn.mse_loss", call = "nn.mse_loss(prediction, target, options)", shape = "[b, c, h, w] twice -> loss",
     doc = "The mean squared error over channels and points.", options = {
       { "latitude", "false", "true: weights each row by the cosine of its latitude. The weights have the mean 1." } } },
   { name = "nn.window_offsets", call = "nn.window_offsets(rows, columns)",
-    shape = "-> [b, (2 rows - 1)(2 columns - 1), 2]", doc = "Returns all differences in row and in column between two points of a window, repeated for each sample." },
+    shape = "-> [b, (2 rows - 1)(2 columns - 1), 2]", doc = "Returns all differences in row and in column between two points of a window, repeated for each sample. rows and columns are at most 144." },
   { name = "nn.window_attention", call = "nn.window_attention(q, k, v, options)", shape = "three of [b, heads x d, h, w] -> same",
     doc = "Attention among the points of each window.", options = {
       { "heads", "required", "The number of heads; it must divide the channels." },
-      { "window", "required", "The rows and columns of a window; they must divide the field." },
+      { "window", "required", "The rows and columns of a window; they must divide the field. A window has at most 144 points, and at most 16384 points times features of a head." },
       { "strided", "false", "true: the points of a window are spread evenly over the field. false: they are adjacent." },
       { "bias", "required", "[b, n, 1]: a bias for each difference between two points, in the order of nn.window_offsets." },
       { "scale", "(channels / heads)^-0.5", "Multiplies the scores." } } },
@@ -207,7 +209,7 @@ local list = {
     doc = "Returns the image of each sample, cut into patches. Each sample then has an image in addition to its tokens. nn.linear "
       .. "turns the patches into embeddings. `tandem run` draws images at random.", options = {
       { "height", "required", "Rows of points." }, { "width", "height", "Columns of points." },
-      { "patch", "required", "The rows and columns of a patch; they must divide the image." }, { "channels", "3", "The number of values of a point, such as 3 for RGB." } } },
+      { "patch", "required", "The rows and columns of a patch: at most 512, and a divisor of height and width, for at most 4096 patches in each direction." }, { "channels", "3", "The number of values of a point, such as 3 for RGB." } } },
   { name = "nn.lead_tokens", call = "nn.lead_tokens(count, dim, options)", shape = "[b, s, dim] -> [b, count + s, dim]",
     doc = "Puts learned tokens in front of each sequence, such as a class token. nn.span(m.lead(x), 0, count) returns only the "
       .. "learned tokens, for example as queries of attention with { memory = x }.", options = {
@@ -215,7 +217,7 @@ local list = {
   { name = "nn.join", call = "nn.join(a, b)", shape = "[b, s, k], [b, t, k] -> [b, s + t, k]",
     doc = "Returns sequences with the tokens of a, then those of b." },
   { name = "nn.merge_tokens", call = "nn.merge_tokens(x, count)", shape = "[b, count x s, k] -> [b, s, count x k]",
-    doc = "Each `count` neighbouring tokens become one, which has the features of all of them (Qwen2-VL)." },
+    doc = "Each `count` neighbouring tokens become one, which has the features of all of them (Qwen2-VL). count is at most 4096." },
   { name = "nn.scale", call = "nn.scale(x, factor)", doc = "Multiplies x by a constant. To add or multiply two tensors of the same shape, write x + y or x * y." },
   { name = "nn.rope", call = "nn.rope(x, options)", shape = "[b, s, heads, d] -> [b, s, heads, d]",
     doc = "Rotates pairs of features by angles that grow with the token's position (RoPE, arXiv 2104.09864).", options = {
@@ -232,7 +234,7 @@ local list = {
         .. "After the image, positions continue from its larger side. In an encoder: { rows, columns, block }. Patches come in "
         .. "blocks of block x block; half of the pairs turn by row, half by column." } } },
   { name = "nn.dropout", call = "nn.dropout(x, p)",
-    doc = "Sets each element to 0 with probability p, and divides the others by 1 - p. The draw depends on the seed, the step, the "
+    doc = "Sets each element to 0 with probability p, at least 0 and below 1, and divides the others by 1 - p. The draw depends on the seed, the step, the "
       .. "micro-batch, the call in the model and the element's index in the whole tensor, so every mesh drops the same elements." },
   { name = "nn.cross_entropy", call = "nn.cross_entropy(logits, labels, options)", shape = "[b, s, vocab], [b, s] -> loss",
     doc = "The cross-entropy loss. Tokens with a negative label do not count.", options = {

@@ -15,13 +15,13 @@ enum { MAX_TIMED = 8, RUNS = 5, CACHE_BYTES = 128 << 20 };
 enum { BUFFERS = EPILOGUE_PARTS * MAX_ARGS };
 
 /* Memory that takes the place of an argument during timing. */
-typedef struct Stand {
+typedef struct StandIn {
     const void *was;
     DType dtype;
     uint64_t bytes;
     char *memory, *is; /* `is` is the address in `memory` that has the same alignment as `was`, the
                           address of the argument */
-} Stand;
+} StandIn;
 
 typedef struct ProductBench {
     CudaProducts *p;
@@ -29,8 +29,8 @@ typedef struct ProductBench {
     const CudaContext *cuda;
     CudaChainPart part[EPILOGUE_PARTS];
     KernelArgs args[EPILOGUE_PARTS];
-    uint32_t n_parts, n_stands;
-    Stand stand[BUFFERS];
+    uint32_t n_parts, n_stand_ins;
+    StandIn stand_in[BUFFERS];
     void *cache;
     cudaEvent_t begin, end;
     /* what: the algorithm being timed; broke: the library or CUDA function that failed, with its
@@ -51,16 +51,16 @@ static bool fine(ProductBench *b, cudaError_t status, const char *call)
 }
 #define FINE(b, name, arguments) fine((b), name arguments, #name)
 
-static Stand *stand_for(ProductBench *b, const void *was)
+static StandIn *stand_in_for(ProductBench *b, const void *was)
 {
-    for (uint32_t i = 0; i < b->n_stands; i++)
-        if (b->stand[i].was == was) return &b->stand[i];
-    assert(b->n_stands < BUFFERS);
-    b->stand[b->n_stands] = (Stand){.was = was};
-    return &b->stand[b->n_stands++];
+    for (uint32_t i = 0; i < b->n_stand_ins; i++)
+        if (b->stand_in[i].was == was) return &b->stand_in[i];
+    assert(b->n_stand_ins < BUFFERS);
+    b->stand_in[b->n_stand_ins] = (StandIn){.was = was};
+    return &b->stand_in[b->n_stand_ins++];
 }
 
-static bool make(ProductBench *b, Stand *s)
+static bool make(ProductBench *b, StandIn *s)
 {
     CudaError error;
     uint64_t shift = (uint64_t)(uintptr_t)s->was % GEMM_ALIGN;
@@ -69,7 +69,7 @@ static bool make(ProductBench *b, Stand *s)
     s->memory = memory;
     s->is = s->memory + shift;
     return s->dtype == DT_u8 ||
-           product_fill(s->dtype, s->is, s->bytes, (uint32_t)(s - b->stand), b->cuda, &error);
+           product_fill(s->dtype, s->is, s->bytes, (uint32_t)(s - b->stand_in), b->cuda, &error);
 }
 
 static bool bench_open(ProductBench *b, const CudaChainPart *part, uint32_t n_parts)
@@ -80,17 +80,17 @@ static bool bench_open(ProductBench *b, const CudaChainPart *part, uint32_t n_pa
         b->part[i] = part[i];
         b->part[i].args = &b->args[i];
         for (uint32_t k = 0; k < b->args[i].n_args; k++) {
-            Stand *s = stand_for(b, b->args[i].ptr[k]);
+            StandIn *s = stand_in_for(b, b->args[i].ptr[k]);
             uint64_t bytes = (uint64_t)b->args[i].elements[k] * dtype_bytes(b->args[i].dtype[k]);
             if (bytes > s->bytes) s->bytes = bytes;
             s->dtype = b->args[i].dtype[k];
         }
     }
-    for (uint32_t i = 0; i < b->n_stands; i++)
-        if (!make(b, &b->stand[i])) return false;
+    for (uint32_t i = 0; i < b->n_stand_ins; i++)
+        if (!make(b, &b->stand_in[i])) return false;
     for (uint32_t i = 0; i < n_parts; i++)
         for (uint32_t k = 0; k < b->args[i].n_args; k++)
-            b->args[i].ptr[k] = stand_for(b, b->args[i].ptr[k])->is;
+            b->args[i].ptr[k] = stand_in_for(b, b->args[i].ptr[k])->is;
     return FINE(b, cudaMalloc, (&b->cache, CACHE_BYTES)) && FINE(b, cudaEventCreate, (&b->begin)) &&
            FINE(b, cudaEventCreate, (&b->end));
 }
@@ -100,8 +100,8 @@ static void bench_close(ProductBench *b)
     (void)FINE(b, cudaStreamSynchronize, ((cudaStream_t)b->cuda->stream));
     if (b->begin) (void)cudaEventDestroy(b->begin);
     if (b->end) (void)cudaEventDestroy(b->end);
-    for (uint32_t i = 0; i < b->n_stands; i++)
-        if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
+    for (uint32_t i = 0; i < b->n_stand_ins; i++)
+        if (b->stand_in[i].memory) (void)cudaFree(b->stand_in[i].memory);
     if (b->cache) (void)cudaFree(b->cache);
     (void)cudaGetLastError(); /* clear the library's error: lack of memory is no failure here */
 }
