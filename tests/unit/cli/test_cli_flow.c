@@ -143,7 +143,8 @@ static void a_dry_run_leaves_no_store(void **state)
     /* the end of the line "would run" */
     const char *line = strchr(strstr(r.out, "would run"), '\n');
     for (long pc = 1; pc <= 20; pc++, line = strchr(line + 1, '\n'))
-        if (line == NULL || strtol(line + 1, NULL, 10) != pc) fail_msg("line %ld: %s", pc, r.out);
+        if (line == NULL || strtol(line + 1, NULL, 10) != pc)
+            fail_msg("line %ld is not of instruction %ld:\n%s", pc, pc, r.out);
     assert_string_equal(line, "\n");
     r = COMMAND(arena, 60, "calibrate", tiny, "--db", db, "--dry-run");
     if (r.exit_code != 0) fail_msg("%s", r.err);

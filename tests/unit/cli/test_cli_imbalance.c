@@ -181,7 +181,8 @@ static void memory_is_that_of_the_busiest_rank(void **state)
         under += strlen("framework   megatron: ");
         runtime = strstr(runtime, " reserved, ") + strlen(" reserved, ");
         const size_t n = strcspn(under, ",");
-        if (strncmp(under, runtime, n) != 0) fail_msg("two memories of one plan:\n%s", text.out);
+        if (strncmp(under, runtime, n) != 0)
+            fail_msg("the two lines state different memory:\n%s", text.out);
         bytes[i] = strtod(process + strlen("\"process_bytes\": "), NULL);
     }
     assert_true(bytes[1] > bytes[0]);

@@ -45,7 +45,8 @@ static void a_run_continues_from_its_checkpoint(void **state)
     r = CHECKPOINT_RUN(c, "--steps", "5", "--json", "--load", c->folder, "--set",
                        "mesh.tp=1"); /* 2 ranks */
     const double ratio = last_loss(&r) / resumed;
-    if (!(ratio > 1 - 1e-5 && ratio < 1 + 1e-5)) fail_msg("x %.9g", ratio);
+    if (!(ratio > 1 - 1e-5 && ratio < 1 + 1e-5))
+        fail_msg("on another mesh the loss is %.9g times as large", ratio);
 }
 
 static void a_checkpoint_can_be_saved_for_another_mesh(void **state)

@@ -71,7 +71,7 @@ static void ranks_load_the_checkpoint_that_the_first_rank_found(void **state)
     const CommandResult alone = CHECKPOINT_RUN(c, "--steps", "7", "--every", "1", "--load",
                                                arena_print(c->arena, "%s/own", c->folder));
     if (strstr(alone.out, arena_print(c->arena, "%.30s", line)) == NULL)
-        fail_msg("another loss:\n%s\n%s", r.out, alone.out);
+        fail_msg("the losses differ:\n%s\n%s", r.out, alone.out);
 }
 
 static void ranks_that_see_other_files_refuse_to_load(void **state)
@@ -84,7 +84,7 @@ static void ranks_that_see_other_files_refuse_to_load(void **state)
                        "--set", "optimizer.lr=0.01");
     checkpoint_case_expect(&r, 0, "1 save", "");
     r = shell(c, apart);
-    if (r.exit_code == 0) fail_msg("it ended well:\n%s", r.out);
+    if (r.exit_code == 0) fail_msg("the run accepts different folders:\n%s", r.out);
     checkpoint_case_expect(
         &r, 3, "",
         "error[checkpoint-file]: this process reads another ck/step-00000002/manifest.json");

@@ -48,7 +48,7 @@ static void pieces_of_other_sizes_use_freed_memory(void **state)
     }
     /* The lists may keep 128 MiB, and a phase takes 16 MiB. */
     const long more = resident_kib() - before;
-    if (!KEEPS_FREED && more > 192 << 10) fail_msg("%ld MiB more", more >> 10);
+    if (!KEEPS_FREED && more > 192 << 10) fail_msg("the process takes %ld MiB more", more >> 10);
 }
 
 /* A piece that changes its size keeps its bytes, whether it comes from the lists or is too large

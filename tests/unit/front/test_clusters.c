@@ -273,7 +273,7 @@ static void a_plan_names_a_gpu_by_parts_of_its_name(void **state)
         } else {
             assert_string_equal(d.items.at[0].rule, "unknown-word");
             if (strstr(d.items.at[0].hint, names[i].hint) == NULL)
-                fail_msg("%s: hint: %s", names[i].said, d.items.at[0].hint);
+                fail_msg("%s gets the hint: %s", names[i].said, d.items.at[0].hint);
         }
         arena_free(arena);
     }

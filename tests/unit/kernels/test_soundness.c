@@ -457,7 +457,7 @@ static void check_split(OpKind op, char letter, char named, int64_t size, uint32
         assert_int_equal(op_axis_layout(op, &c.binding, i, letter), expected_layout(&c, i));
     double d = split_run(&c);
     if (!(d <= 1e-12))
-        print_error("%s %s: %c = %lld in %u parts differs by %g\n", op_info(op)->name,
+        print_error("%s %s: with %c = %lld in %u parts, results differ by %g\n", op_info(op)->name,
                     op_info(op)->signature, letter, (long long)size, n_parts, d);
     assert_true(d <= 1e-12);
     arena_free(c.arena);
@@ -555,7 +555,9 @@ static void check_accumulates(OpKind op, uint32_t bits)
         for (int64_t i = 0; (bits >> j & 1) && i < value_elements(out); i++)
             value_set(out, i, value_get(out, i) - rng_normal(SEED, 200 + j, (uint64_t)i));
         double d = difference(out, &plain[j]);
-        if (!(d <= 1e-13)) print_error("%s, accumulate %u: %g\n", op_info(op)->name, bits, d);
+        if (!(d <= 1e-13))
+            print_error("%s with accumulate %u: results differ by %g\n", op_info(op)->name, bits,
+                        d);
         assert_true(d <= 1e-13);
     }
     arena_free(c.arena);
@@ -591,7 +593,7 @@ static void kernels_in_fp32_agree_with_fp64(void **state)
         make_case(&narrow, true);
         for (uint32_t j = wide.n_in; j < wide.n_in + wide.n_out; j++) {
             double d = difference(&narrow.args[j], &wide.args[j]);
-            if (!(d <= 2e-6)) print_error("%s: %g\n", info->name, d);
+            if (!(d <= 2e-6)) print_error("%s: fp32 differs from fp64 by %g\n", info->name, d);
             assert_true(d <= 2e-6);
         }
         arena_free(wide.arena);

@@ -136,7 +136,9 @@ static void a_block_with_other_changes_prevents_copies(void **state)
     for (Changes changes = CHANGES_other_value; changes < CHANGES_COUNT; changes++)
         for (uint32_t other = 0; other < 3; other++) {
             const uint32_t n = lower_all(changes, other);
-            if (n >= most) fail_msg("changes %d, block %u: %u copies", (int)changes, other, n);
+            if (n >= most)
+                fail_msg("changes %d, other block %u: %u blocks are copied", (int)changes, other,
+                         n);
             if (changes >= CHANGES_fixed_member) assert_int_equal(n, 0);
         }
 }

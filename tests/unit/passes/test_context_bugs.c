@@ -84,7 +84,7 @@ static void gradients_stay(Plan *bad)
             p->code.at[pc].match = 0;
             return;
         }
-    fail_msg("no sum");
+    fail_msg("the plan has no sum of gradients");
 }
 
 /* The loss is scaled as if each rank of cp had other samples. */

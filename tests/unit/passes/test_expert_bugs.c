@@ -351,7 +351,7 @@ static void a_reduction_between_exchanges_may_deadlock(void **state)
         Diag d = diag_in(arena);
         const bool ends = verify_plan(trap.plan, VERIFY_deadlock, false, &d);
         if (ends != !(one_stream && turned))
-            fail_msg("one stream %d turned %d", one_stream, turned);
+            fail_msg("wrong verdict with one_stream = %d, turned = %d", one_stream, turned);
         if (ends) continue;
         /* The report names each stuck rank and the rank for which it waits. */
         const char *circle = d.items.at[0].text;

@@ -42,7 +42,8 @@ static void check_option(const PassSpec *spec, const PassOption *o)
     if (is_number(f->kind) && o->preset < f->least) fail_msg("%s: default too small", f->path);
     if (is_number(f->kind) && o->preset > f->most) fail_msg("%s: default too large", f->path);
     if (f->kind == FIELD_bool) assert_true(o->preset == 0 || o->preset == 1);
-    if ((f->kind == FIELD_word) != (f->words != NULL)) fail_msg("%s: its words", f->path);
+    if ((f->kind == FIELD_word) != (f->words != NULL))
+        fail_msg("%s: words of an option that has none, or none of one that has", f->path);
     if (f->kind != FIELD_word) return;
     uint32_t n_words = 0;
     while (f->words[n_words]) n_words++;

@@ -191,7 +191,8 @@ static void check_id(const char *id, const Config *base, Draft *other, const Gra
 {
     other->config.cluster.is_local = base->cluster.is_local;
     if (strcmp(id, id_of(&other->config, graph)) != 0)
-        fail_msg("%s, or a field before it", last != NULL ? last->path : "the last field");
+        fail_msg("a change of %s, or of a field before it, changes the plan",
+                 last != NULL ? last->path : "the last field");
 }
 
 /* Compiles a plan after a change of each field of the hardware and of the runtime. Under the

@@ -323,7 +323,8 @@ static void an_instruction_without_its_output_is_rejected(void **state)
         in->args.n = in->n_in + (n_out > 0 ? n_out - 1 : 0);
         c.d = diag_in(c.arena);
         if (in->args.n < n && verify_plan(c.plan, VERIFY_structure, false, &c.d))
-            fail_msg("%u %s needs no output", pc, op_info(in->op)->name);
+            fail_msg("instruction %u, %s, is accepted without its output", pc,
+                     op_info(in->op)->name);
         in->args.n = n;
     }
     spoiled_accepted(&c);

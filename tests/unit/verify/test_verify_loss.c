@@ -171,7 +171,7 @@ static Pc sum_of(const Spoiled *c, BufferId root)
             program_root(c->p, program_arg(c->p, in, 1), &offset) == root)
             return pc;
     }
-    fail_msg("nobody sums it");
+    fail_msg("no instruction sums the value");
     return 0;
 }
 

@@ -381,7 +381,8 @@ static void exchanges_within_tp_take_host_time(void **state)
             arena, arena_print(arena, "%s;ep=2;etp=2;moe_dispatcher=%s", row, dispatchers[i]),
             what);
         const double wanted = 2 * 2 * ((i == 0 ? 4 * 63e-6 : 0) - 4 * 6 * 6e-6);
-        if (none <= 0 || fabs(two - none - wanted) > 1e-7) fail_msg("%g, %g", two - none, wanted);
+        if (none <= 0 || fabs(two - none - wanted) > 1e-7)
+            fail_msg("ep = 2 adds %g s, and %g were expected", two - none, wanted);
     }
     arena_free(arena);
 }
@@ -408,7 +409,7 @@ static void grouped_products_are_issued_one_by_one(void **state)
                 "step time, not all stated");
         const double wanted = 2 * 2 * (i < 2 ? 3 : 4) * 2 * 8 * 6e-6;
         if (s[0] <= 0 || fabs(s[1] - s[0] - wanted) > .02 * wanted)
-            fail_msg("%d: %g, %g", i, s[1] - s[0], wanted);
+            fail_msg("case %d: %g s are added, and %g were expected", i, s[1] - s[0], wanted);
     }
     arena_free(arena);
 }

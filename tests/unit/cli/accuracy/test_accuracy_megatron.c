@@ -188,7 +188,8 @@ static void a_frozen_base_has_no_optimizer_states(void **state)
     lora.flag = "LoRA (rank 16; frozen base)";
     const double weights = 50304. * dim + 12. * layers * dim * dim;
     const double saved = allocated(row, arena) - allocated(lora, arena);
-    if (saved < 16 * weights || saved > 22 * weights) fail_msg("%g of %g weights", saved, weights);
+    if (saved < 16 * weights || saved > 22 * weights)
+        fail_msg("LoRA saves %g bytes for %g weights", saved, weights);
     arena_free(arena);
 }
 
@@ -207,7 +208,8 @@ static void a_stated_stage_is_honoured(void **state)
             row.framework = names[k], row.zero = stages[i], row.batch = "64", row.n_gpus = "8",
             row.per_node = "8";
             const double is = allocated(row, arena);
-            if (i > 0 && is >= last) fail_msg("%s stage %d: %g of %g", names[k], i, is, last);
+            if (i > 0 && is >= last)
+                fail_msg("%s: stage %d takes %g bytes, the stage before %g", names[k], i, is, last);
             last = is;
         }
     }

@@ -239,7 +239,8 @@ static void gigabytes_are_those_of_the_tool(void **state)
             if (strstr(json_string_value(json_object_get(s, "what")), "memory") != NULL)
                 measured = json_number_value(json_object_get(s, "measured"));
         }
-        if (measured != cells[i].bytes) fail_msg("'%s': %.17g bytes", cells[i].row, measured);
+        if (measured != cells[i].bytes)
+            fail_msg("'%s' is read as %.17g bytes", cells[i].row, measured);
         json_decref(root);
     }
     arena_free(arena);

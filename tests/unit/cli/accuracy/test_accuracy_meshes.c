@@ -173,7 +173,8 @@ static void measured_steps_are_read(void **state)
         const json_t *first = json_array_get(scores, 0);
         assert_string_equal("step time", json_string_value(json_object_get(first, "what")));
         const double found = json_number_value(json_object_get(first, "measured"));
-        if (fabs(found / steps[i].step_s - 1) > 1e-9) fail_msg("%s: %g", steps[i].row, found);
+        if (fabs(found / steps[i].step_s - 1) > 1e-9)
+            fail_msg("%s: %g s is read as the measured step", steps[i].row, found);
         json_decref(root);
     }
     arena_free(arena);
@@ -187,7 +188,8 @@ static void smaller_bubbles_make_shorter_steps(void **state)
     double before = INFINITY;
     for (size_t i = 0; i < sizeof shorter / sizeof *shorter; i++) {
         const double step_s = published_row_predicted(arena, shorter[i], "step time");
-        if (!(step_s > 0 && step_s < 0.99 * before)) fail_msg("%s: %g s", shorter[i], step_s);
+        if (!(step_s > 0 && step_s < 0.99 * before))
+            fail_msg("%s: %g s is not shorter than the step before", shorter[i], step_s);
         before = step_s;
     }
     arena_free(arena);

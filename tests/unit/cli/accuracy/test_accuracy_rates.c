@@ -114,7 +114,8 @@ static void recomputation_counts_only_if_the_source_counts_it(void **state)
         const char *row = arena_print(arena, RATE "%s;published_tflops=100", more[i]);
         const double ratio = measured(arena, arena_print(arena, "%s;ac=full", row), "step, from") /
                              measured(arena, row, "step, from");
-        if (!(fabs(ratio - again / once) < 1e-3)) fail_msg("%s: %g", more[i], ratio);
+        if (!(fabs(ratio - again / once) < 1e-3))
+            fail_msg("%s: recomputation multiplies the step by %g", more[i], ratio);
     }
     /* Neither recomputation of some blocks nor a later source counts a second forward pass. */
     static const char *const others[] = {RATE
@@ -181,7 +182,7 @@ static void words_around_a_number_are_read(void **state)
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         const double found = measured(arena, cells[i].row, cells[i].what);
         if (!(fabs(found - cells[i].value) <= 1e-9 * cells[i].value))
-            fail_msg("'%s': %g", cells[i].row, found);
+            fail_msg("'%s' is read as %g", cells[i].row, found);
     }
     arena_free(arena);
 }
@@ -209,7 +210,7 @@ static void doubtful_numbers_are_not_read(void **state)
     Arena *arena = arena_new();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const double found = measured(arena, rows[i], "step");
-        if (!isnan(found)) fail_msg("'%s': %g", rows[i], found);
+        if (!isnan(found)) fail_msg("'%s' is read as %g, instead of not at all", rows[i], found);
     }
     arena_free(arena);
 }
@@ -226,7 +227,8 @@ static void a_percentage_of_memory_is_a_share_of_the_device(void **state)
     static const char *const parts[] = {"peak_mem=81 % of reserved", "peak_mem=85% of 14.5 GiB",
                                         "peak_mem=12.3 GiB of 14.5 GiB", "peak_mem=12.3 of 14.5"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (!isnan(measured(arena, parts[i], "memory"))) fail_msg("scored: %s", parts[i]);
+        if (!isnan(measured(arena, parts[i], "memory")))
+            fail_msg("the memory of '%s' is scored", parts[i]);
     arena_free(arena);
 }
 

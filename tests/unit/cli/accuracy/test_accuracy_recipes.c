@@ -188,7 +188,8 @@ static void a_recipe_counts_only_for_its_own_rows(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *is = notes_of(rows[i].cells, arena);
-        if ((strstr(is, OFFLOADS) != NULL) != rows[i].offloads) fail_msg("row %zu: %s", i, is);
+        if ((strstr(is, OFFLOADS) != NULL) != rows[i].offloads)
+            fail_msg("row %zu has the notes: %s", i, is);
         if (!rows[i].offloads && strstr(is, "zero_stage is not stated; 3 is assumed") != NULL)
             fail_msg("row %zu takes the stage of a recipe: %s", i, is);
     }
@@ -220,8 +221,10 @@ static void an_update_copies_16_bits(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *update = profile_of(rows[i].cells, "update_bytes", arena),
                    *master = profile_of(rows[i].cells, "master_bytes", arena);
-        if (strstr(update, rows[i].update) == NULL) fail_msg("row %zu: %s", i, update);
-        if (strstr(master, rows[i].master) == NULL) fail_msg("row %zu: %s", i, master);
+        if (strstr(update, rows[i].update) == NULL)
+            fail_msg("row %zu has update_bytes %s", i, update);
+        if (strstr(master, rows[i].master) == NULL)
+            fail_msg("row %zu has master_bytes %s", i, master);
     }
     arena_free(arena);
 }

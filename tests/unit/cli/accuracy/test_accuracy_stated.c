@@ -252,7 +252,8 @@ static void a_chunk_may_have_the_loss_alone(void **state)
     const double more = predicted(chunks, "memory allocated", NULL, arena) -
                         predicted(stages, "memory allocated", NULL, arena);
     const double block = 34. * 1024 * 512;
-    if (more < 2.5 * block || more > 3.5 * block) fail_msg("%g of %g", more, block);
+    if (more < 2.5 * block || more > 3.5 * block)
+        fail_msg("%g bytes more, where a block has %g", more, block);
     arena_free(arena);
 }
 
@@ -270,7 +271,7 @@ static void memory_of_processes_is_that_of_the_fullest_rank(void **state)
                  last = predicted(tool, "memory of process", "runtime.reports_rank=last", arena);
     const double block = 34. * 8192 * 512;
     if (is - last < 2 * 2 * block || is - last > 2 * 3 * block + 64e6)
-        fail_msg("%g of %g", is - last, block);
+        fail_msg("%g bytes more, where a block has %g", is - last, block);
     arena_free(arena);
 }
 

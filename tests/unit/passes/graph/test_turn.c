@@ -180,7 +180,7 @@ static Case pair_of(const Tiny *t)
     c.p = &c.plan->programs.at[0];
     while (++c.pair + 1 < c.p->code.n)
         if (c.p->code.at[c.pair].fuse && turns(c.p->code.at[c.pair + 1].op)) return c;
-    fail_msg("no pair");
+    fail_msg("the plan has no pair of ops in one kernel");
     return c;
 }
 
