@@ -69,7 +69,7 @@ typedef struct RowNote {
 typedef struct Scores {
     LIST(Score) rows;
     LIST(Unscored) reasons;
-    LIST(RowNote) notes; /* in the order of the rows; empty without --verbose */
+    LIST(RowNote) notes; /* in the order of the rows; empty without --verbose and --json */
     /* the number of rows in the file, and how many of them have a score */
     uint32_t n_rows, n_scored;
 } Scores;

@@ -161,8 +161,9 @@ void csv_plain(const char *cell, char *to, size_t most)
     to[n] = 0;
 }
 
-/* Returns true if the cell says in words that the source does not give this value. */
-static bool is_open(const char *cell)
+/* Returns true if the cell says in words that the source does not give this value. remark: the cell
+ * may state something else after such words. */
+static bool is_open(const char *cell, bool remark)
 {
     static const char *const whole[] = {"",
                                         "-",
@@ -176,8 +177,9 @@ static bool is_open(const char *cell)
                                         "\342\200\223" /* en dash */,
                                         "\342\200\224" /* em dash */};
     static const char *const begins[] = {
-        "n/a",       "not stated",   "unknown",    "unstated",    "not specified", "unspecified",
-        "not given", "not reported", "unreported", "undisclosed", "not disclosed"};
+        "n/a",           "not stated",   "unknown",       "unstated",   "not specified",
+        "unspecified",   "not given",    "not reported",  "unreported", "undisclosed",
+        "not disclosed", "not measured", "not published", "see "};
     static const char blanks[] = " \t\r\n";
     const char *text = cell + strspn(cell, blanks);
     size_t n = strlen(text);
@@ -185,12 +187,19 @@ static bool is_open(const char *cell)
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (strlen(whole[i]) == n && strncasecmp(text, whole[i], n) == 0) return true;
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (strncasecmp(text, begins[i], strlen(begins[i])) == 0) return true;
+        if (strncasecmp(text, begins[i], strlen(begins[i])) == 0 &&
+            (!remark || n == strlen(begins[i])))
+            return true;
     return false;
 }
 
 void csv_empty_open(Csv *csv)
 {
-    for (uint32_t i = 0; i < csv->cells.n; i++)
-        if (is_open(csv->cells.at[i])) csv->cells.at[i] = "";
+    static const char *const remarks[] = {"missing", "flag", "notes"};
+    for (uint32_t i = 0; i < csv->cells.n; i++) {
+        bool remark = false;
+        for (size_t k = 0; k < sizeof remarks / sizeof *remarks; k++)
+            remark |= strcmp(csv->columns.at[i % csv->columns.n], remarks[k]) == 0;
+        if (is_open(csv->cells.at[i], remark)) csv->cells.at[i] = "";
+    }
 }

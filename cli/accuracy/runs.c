@@ -132,12 +132,28 @@ static bool has_note(const Diag *d, const char *rule)
     return false;
 }
 
-/* With --verbose, reports the values that the row's script assumed. */
+/* Returns the row's framework from the note "known-framework" of the row's script: "2025-04
+ * Megatron-LM", "2022 Megatron-LM" or "- HF Trainer". */
+static RowFramework framework_of(const RowRun *run)
+{
+    for (uint32_t i = 0; i < run->diag.items.n; i++) {
+        if (strcmp(run->diag.items.at[i].rule, "known-framework") != 0) continue;
+        const char *text = run->diag.items.at[i].text, *name = strchr(text, ' ');
+        if (name == NULL) break;
+        char *end;
+        const int year = (int)strtol(text, &end, 10),
+                  month = *end == '-' && end > text ? (int)strtol(end + 1, NULL, 10) : 0;
+        return (RowFramework){name + 1, 100 * year + month};
+    }
+    return (RowFramework){"", 0};
+}
+
+/* Reports the values that the row's script assumed, in a document or with --verbose. */
 static void tell_assumed(const RowRun *run, const RowOut *out)
 {
     static const char *const told[] = {"assumed-cell", "assumed-time", "measured-cell",
                                        "untimed-row"};
-    if (!out->cli->options.verbose) return;
+    if (!out->cli->options.verbose && !out->cli->options.json) return;
     for (uint32_t i = 0; i < run->diag.items.n; i++)
         for (size_t k = 0; k < sizeof told / sizeof *told; k++)
             if (strcmp(run->diag.items.at[i].rule, told[k]) == 0)
@@ -163,6 +179,14 @@ static bool tells_failure(const char *cell)
            cell_begins(cell, "cuda oom");
 }
 
+/* Copies the first word of a cell. */
+static const char *first_word(const char *cell, char *to, size_t most)
+{
+    cell += strspn(cell, " ");
+    snprintf(to, most, "%.*s", (int)strcspn(cell, " (,;"), cell);
+    return to;
+}
+
 /* Returns true if the row says that the run ran out of memory. */
 static bool ran_out(const Csv *csv, uint32_t row)
 {
@@ -170,9 +194,9 @@ static bool ran_out(const Csv *csv, uint32_t row)
     static const char *const denials[] = {"no", "not", "without", NULL};
     char first[16];
     const char *cell = csv_cell(csv, row, "oom");
-    cell += strspn(cell, " ");
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(cell, " (,;"), cell);
-    if (cell_is_one_of(first, denials) || cell_begins(cell, "did not")) return false;
+    if (cell_is_one_of(first_word(cell, first, sizeof first), denials) ||
+        cell_begins(cell, "did not"))
+        return false;
     for (int i = 0; i < N_MEASURED; i++)
         if (tells_failure(csv_cell(csv, row, measured[i]))) return true;
     return cell_is_one_of(first, words) || cell_has(cell, "oom") || cell_has(cell, "out of memory");
@@ -184,15 +208,18 @@ static const char *unreadable(const Csv *csv, uint32_t row)
     static const char *const none[] = {"", "none", NULL};
     static const char *const fitted[] = {"0",           "0.0",     "no",  "n",       "false",
                                          "ok",          "no oom",  "fit", "not oom", "fits",
-                                         "did not oom", "success", "ran", NULL};
+                                         "did not oom", "success", "ran", "none",    NULL};
     for (int i = 0; i < 2; i++) { /* a rate in unknown words is left out */
         const char *text = csv_cell(csv, row, measured[i]);
         const bool part = i == 1 && percentage(text) > 0;
         const bool known = part || tells_failure(text) || cell_is_one_of(text, none);
         if (!known && isnan(cell_quantity(csv, row, measured[i]))) return measured[i];
     }
-    const bool known = ran_out(csv, row) || cell_is_one_of(csv_cell(csv, row, "oom"), none) ||
-                       cell_is_one_of(csv_cell(csv, row, "oom"), fitted);
+    char first[16];
+    const char *oom = csv_cell(csv, row, "oom");
+    const bool known = ran_out(csv, row) || cell_is_one_of(oom, none) ||
+                       cell_is_one_of(oom, fitted) ||
+                       cell_is_one_of(first_word(oom, first, sizeof first), fitted);
     return known ? NULL : "oom";
 }
 
@@ -219,7 +246,8 @@ static void score_step(const Csv *csv, const RowRun *run, const RowOut *out, boo
         row_score(out, step_name(run, assumed), step_s, predicted_s);
         return;
     }
-    step_s = flops_step_s(csv, out->row, &run->config, run->plan);
+    const RowFramework framework = framework_of(run);
+    step_s = flops_step_s(csv, out->row, &framework, &run->config, run->plan);
     if (step_s > 0)
         row_score(out, name_of(run->arena, "step, from FLOP/s", assumed), step_s, predicted_s);
 }
@@ -307,8 +335,10 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     if (!cell_has(kind, "reserved") && !cell_has(kind, "alloc") &&
         (cell_has(cell, "reserved") || cell_has(cell, "alloc")))
         kind = cell_has(cell, "alloc") ? "alloc" : "reserved";
+    /* PyTorch's active memory is the allocated memory, and blocks that wait for another stream */
+    const bool allocated = cell_has(kind, "alloc") || cell_has(kind, "active");
     const MemoryKind of = cell_has(kind, "reserved") ? MEMORY_reserved
-                          : cell_has(kind, "alloc")  ? MEMORY_allocated
+                          : allocated                ? MEMORY_allocated
                           : of_process(kind)         ? MEMORY_process
                                                      : run->config.runtime.reports;
     const char *name = name_of(run->arena, names[of], assumed);
@@ -367,8 +397,9 @@ static void score_row(const Csv *csv, RowOut *out)
         out->gpu = trust_gpu(arena, run.config.cluster.device.name);
         tell_assumed(&run, out);
         bool oom = ran_out(csv, out->row);
-        const bool assumed =
-            csv_cell(csv, out->row, "missing")[0] != 0 || has_note(&run.diag, "assumed-cell");
+        static const char *const nothing[] = {"", "none", "nothing", "no", NULL};
+        const bool assumed = !cell_is_one_of(csv_cell(csv, out->row, "missing"), nothing) ||
+                             has_note(&run.diag, "assumed-cell");
         score_step(csv, &run, out, assumed);
         score_memory(csv, &run, out, assumed);
         bool fits = !oom;

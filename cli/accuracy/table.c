@@ -190,6 +190,14 @@ static void json_report(Cli *cli, const char *name, const Scores *scores, const 
         json_array_append_new(list, object);
     }
     json_put(section, "scores", list);
+    list = json_array();
+    for (uint32_t i = 0; i < scores->notes.n; i++) {
+        json_t *object = json_object();
+        json_text(object, "row", scores->notes.at[i].label);
+        json_text(object, "text", scores->notes.at[i].text);
+        json_array_append_new(list, object);
+    }
+    json_put(section, "assumed", list);
     json_put(cli->json, name, section);
 }
 

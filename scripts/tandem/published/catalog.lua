@@ -1,6 +1,6 @@
 -- Public configurations of models (from each model's config.json or paper), for rows that give only
 -- a name. A cell that the row states always wins. Patterns match the name in lower case, with
--- "-" for blanks and underscores. The first match counts. An entry without a shape
+-- "-" for blanks and underscores. A row may have several patterns. The first row that matches counts. An entry without a shape
 -- ends the search: no configuration of such a model is known. "%f[%d%.]2b" matches the size 2b, but not the end of 12b or 1.2b.
 
 -- l, d: layers and width
@@ -27,14 +27,11 @@ local known = {
   { "mistral.*minitron" }, { "minicpm.*moe" }, { "distill" }, { "deepseek.*llama" }, { "deepseek.*qwen" }, { "vision" }, { "multimodal" }, { "qwen3%-next" }, { "qwen3%.%d" },
   { "qwen[%d%.]*%-?vl" }, { "qwen.*omni" }, { "qwen.*audio" }, { "yi%-vl" }, { "glm%-?4%.5v" }, { "molmo" }, { "recurrentgemma" }, { "modernbert" },
   { "falcon%-?[hm]" }, { "granite%-?4" }, { "stablelm.*alpha" }, { "phi%-?4.*flash" }, { "mistral%-large%-3" }, { "command%-r7b" }, { "command%-r%-08" },
-  { "deepseek[%-v]*[23].*%f[%d]16b", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },  -- torchtitan's small variant
-  { "deepseek[%-v]*2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
-  { "deepseek%-coder%-v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
+  { "deepseek[%-v]*[23].*%f[%d]16b", "deepseek[%-v]*2.*lite", "deepseek%-coder%-v2.*lite", l = 27, d = 2048, h = 16, kv = 16, ff = 10944, v = 102400, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },  -- also torchtitan's small variant of V3
+  { "deepseek[%-v]*3.*lite" },
   { "moonlight", l = 27, d = 2048, h = 16, kv = 16, ff = 11264, v = 163840, e = 64, k = 6, me = 1408, sh = 2816, first = 1, mla = mla2 },
-  { "deepseek%-coder%-v2", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
-  { "deepseek[%-v]*2%f[^%db]", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
-  { "deepseek[%-v]*3%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
-  { "deepseek%-?r%-?1%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
+  { "deepseek%-coder%-v2", "deepseek[%-v]*2%f[^%db]", l = 60, d = 5120, h = 128, kv = 128, ff = 12288, v = 102400, e = 160, k = 6, me = 1536, sh = 3072, first = 1, mla = mla3 },
+  { "deepseek[%-v]*3%f[^%db]", "deepseek%-?r%-?1%f[^%db]", l = 61, d = 7168, h = 128, kv = 128, ff = 18432, v = 129280, e = 256, k = 8, me = 2048, sh = 2048, first = 3, mla = mla3 },
   { "kimi.*k2", l = 61, d = 7168, h = 64, kv = 64, ff = 18432, v = 163840, e = 384, k = 8, me = 2048, sh = 2048, first = 1, mla = mla3 },
   { "gpt%-?oss.*%f[%d%.]120", l = 36, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 128, k = 4, me = 2880 },
   { "gpt%-?oss", l = 24, d = 2880, h = 64, kv = 8, ff = 2880, v = 201088, hd = 64, e = 32, k = 4, me = 2880 },
@@ -51,9 +48,8 @@ local known = {
   { "qwen2%.?5?%-%a*%-?3b", l = 36, d = 2048, h = 16, kv = 2, ff = 11008, v = 151936, tied = true },
   { "qwen2%.?5?%-%a*%-?7b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 152064 },
   { "qwen2%.?5?%-%a*%-?14b", l = 48, d = 5120, h = 40, kv = 8, ff = 13824, v = 152064 },
-  { "qwen2%.?5?%-%a*%-?32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
+  { "qwen2%.?5?%-%a*%-?32b", "qwq.*32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
   { "qwen2%.?5?%-%a*%-?72b", l = 80, d = 8192, h = 64, kv = 8, ff = 29568, v = 152064 },
-  { "qwq.*32b", l = 64, d = 5120, h = 40, kv = 8, ff = 27648, v = 152064 },
   { "qwen%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 151936 },
   { "glm%-?4%.5.*air", l = 46, d = 4096, h = 96, kv = 8, ff = 10944, v = 151552, hd = 128, e = 128, k = 8, me = 1408, sh = 1408, first = 1 },
   { "glm%-?4%.5", l = 92, d = 5120, h = 96, kv = 8, ff = 12288, v = 151552, hd = 128, e = 160, k = 8, me = 1536, sh = 1536, first = 3 },
@@ -83,13 +79,13 @@ local known = {
   { "llama.*%f[%d%.]3%.2.*%f[%d%.]1b", l = 16, d = 2048, h = 32, kv = 8, ff = 8192, v = 128256, tied = true },
   { "llama.*%f[%d%.]3%.2.*%f[%d%.]3b", l = 28, d = 3072, h = 24, kv = 8, ff = 8192, v = 128256, tied = true },
   { "llama%-?3.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 128256 },
-  { "llama%-?3.*%f[%d%.]8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
+  { "llama%-?3.*%f[%d%.]8b", "^llama%-8b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 128256 },
   { "code%-?llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32016 },
   { "code%-?llama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32016 },
   { "code%-?llama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32016 },
   { "llama.*%f[%d%.]70b", l = 80, d = 8192, h = 64, kv = 8, ff = 28672, v = 32000 },
   { "llama.*%f[%d%.]65b", l = 80, d = 8192, h = 64, kv = 64, ff = 22016, v = 32000 },
-  { "code%-?llama.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
+  { "code%-?llama.*%f[%d%.]34b", "llama%-?2.*%f[%d%.]34b", l = 48, d = 8192, h = 64, kv = 8, ff = 22016, v = 32000 },
   { "llama.*%f[%d%.]3[034]b", l = 60, d = 6656, h = 52, kv = 52, ff = 17920, v = 32000 },
   { "vicuna.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
   { "vicuna.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
@@ -99,15 +95,13 @@ local known = {
   { "llama.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 13824, v = 32000 },
   { "llama.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 32000 },
   { "tiny%-?llama", l = 22, d = 2048, h = 32, kv = 4, ff = 5632, v = 32000 },
-  { "llama%-?4.*scout", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
-  { "llama%-?4.*maverick", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
-  { "mixtral.*%f[%d%.]8x22b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
+  { "llama%-?4.*scout", "llama%-?4.*17b.*16e", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
+  { "llama%-?4.*maverick", "llama%-?4.*17b.*128e", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
+  { "mixtral.*%f[%d%.]8x22b", "mixtral.*%f[%d%.]1[47][16]b", l = 56, d = 6144, h = 48, kv = 8, ff = 16384, v = 32768, e = 8, k = 2, me = 16384 },
   { "mixtral.*%dx[1-689]%d*b" }, { "mixtral.*%dx7%d+b" }, { "mixtral.*%f[%d][1-79]x7b" },
   { "mixtral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000, e = 8, k = 2, me = 14336 },
-  { "mistral.*%f[%d%.]12b", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
-  { "mistral.*nemo", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
-  { "mistral.*%f[%d%.]7b.*v0?%.?3", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
-  { "mathstral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
+  { "mistral.*%f[%d%.]12b", "mistral.*nemo", l = 40, d = 5120, h = 32, kv = 8, ff = 14336, v = 131072, hd = 128 },
+  { "mistral.*%f[%d%.]7b.*v0?%.?3", "mathstral", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32768 },
   { "mistral.*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 8, ff = 14336, v = 32000 },
   { "gemma%-?3%-.*%f[%d%.]27b", l = 62, d = 5376, h = 32, kv = 16, ff = 21504, v = 262208, hd = 128, tied = true },
   { "gemma%-?3%-.*%f[%d%.]12b", l = 48, d = 3840, h = 16, kv = 8, ff = 15360, v = 262208, hd = 256, tied = true },
@@ -144,19 +138,21 @@ local known = {
   { "olmo%-?[23]" },
   { "olmo[^e].*%f[%d%.]7b", l = 32, d = 4096, h = 32, kv = 32, ff = 11008, v = 50304 },
   { "olmo[^e].*%f[%d%.]1b", l = 16, d = 2048, h = 16, kv = 16, ff = 8192, v = 50304, tied = true },
-  { "gpt%-?3%-%(mlperf", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 }, -- MLPerf's GPT-3 has 175 billion parameters
-  { "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },
+  { "gpt%-?3%-%(mlperf", "gpt%-?3.*%f[%d%.]175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200 },  -- MLPerf's GPT-3 has 175 billion parameters
   { "gpt%-?3.*%f[%d%.]20b", l = 44, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200 },
   -- kind: documented; Narayanan et al., arXiv 2104.04473, table 1; Korthikanti et al., arXiv 2205.05198, table 3
   { "^gpt%-[%d%.]+[bt].*moe" },
-  { "^gpt%-?3?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true }, { "^megatron%-?l?m?%-?g?p?t?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true },
+  { "^gpt%-?3?%-22b", "^megatron%-?l?m?%-?g?p?t?%-22b", l = 48, d = 6144, h = 64, kv = 64, ff = 24576, v = 51200, ties = true },
   { "^gpt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
-  { "^gpt%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true }, { "^megatron%-?l?m?%-?g?p?t?%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true },
-  { "^gpt%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true }, { "^megatron%-?l?m?%-?g?p?t?%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true },
-  { "^gpt%-3%.6b", l = 30, d = 3072, h = 32, kv = 32, ff = 12288, v = 51200, ties = true }, { "^gpt%-7%.5b", l = 36, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200, ties = true },
-  { "^gpt%-18%.?4?b", l = 40, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200, ties = true }, { "^gpt%-39%.?1?b", l = 48, d = 8192, h = 64, kv = 64, ff = 32768, v = 51200, ties = true },
-  { "^gpt%-76%.?1?b", l = 60, d = 10240, h = 80, kv = 80, ff = 40960, v = 51200, ties = true }, { "^gpt%-145%.?6?b", l = 80, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
-  { "^gpt%-310%.?1?b", l = 96, d = 16384, h = 128, kv = 128, ff = 65536, v = 51200, ties = true },
+  { "^gpt%-?3?%-530b", "^megatron%-?l?m?%-?g?p?t?%-530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 51200, ties = true },
+  { "^gpt%-?3?%-1t", "^gpt%-?3?%-100[08]b", "^megatron%-?l?m?%-?g?p?t?%-1t", l = 128, d = 25600, h = 160, kv = 160, ff = 102400, v = 51200, ties = true },
+  { "^gpt%-?3?%-3%.6b", l = 30, d = 3072, h = 32, kv = 32, ff = 12288, v = 51200, ties = true },
+  { "^gpt%-?3?%-7%.5b", l = 36, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200, ties = true },
+  { "^gpt%-?3?%-18%.?4?b", l = 40, d = 6144, h = 48, kv = 48, ff = 24576, v = 51200, ties = true },
+  { "^gpt%-?3?%-39%.?1?b", l = 48, d = 8192, h = 64, kv = 64, ff = 32768, v = 51200, ties = true },
+  { "^gpt%-?3?%-76%.?1?b", l = 60, d = 10240, h = 80, kv = 80, ff = 40960, v = 51200, ties = true },
+  { "^gpt%-?3?%-145%.?6?b", l = 80, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
+  { "^gpt%-?3?%-310%.?1?b", l = 96, d = 16384, h = 128, kv = 128, ff = 65536, v = 51200, ties = true },
   { "gpt%-?3.*%f[%d%.]5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
   -- kind: documented; Pai-Megatron-Patch a098ca5: examples/qwen, qwen1_5 and qwen2 (model sizes of the launch scripts)
   { "qwen1%.5.*moe", l = 24, d = 2048, h = 16, kv = 16, ff = 5632, v = 151936, e = 60, k = 4, me = 1408, sh = 5632 },
@@ -179,12 +175,9 @@ local known = {
   -- kind: documented; Megatron-Bridge v0.2.0: src/megatron/bridge/models (mistral, olmoe, llama and nemotron providers)
   { "mistral.*%f[%d%.]24b", l = 40, d = 5120, h = 32, kv = 8, ff = 32768, v = 131072, hd = 128 },
   { "olmoe", l = 16, d = 2048, h = 16, kv = 16, ff = 1024, v = 50304, e = 64, k = 8, me = 1024 },
-  { "llama%-?4.*17b.*16e", l = 48, d = 5120, h = 40, kv = 8, ff = 8192, v = 202048, e = 16, k = 1, me = 8192, sh = 8192 },
-  { "llama%-?4.*17b.*128e", l = 48, d = 5120, h = 40, kv = 8, ff = 16384, v = 202048, e = 128, k = 1, me = 8192, sh = 8192, every = 2 },
   { "minitron.*%f[%d%.]4b", l = 32, d = 3072, h = 24, kv = 8, ff = 9216, v = 256000, hd = 128 },
   -- kind: documented; litgpt 26857050: litgpt/config.py
-  { "mistral%-large", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
-  { "mistral.*%f[%d%.]12[34]b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
+  { "mistral%-large", "mistral.*%f[%d%.]12[34]b", l = 88, d = 12288, h = 96, kv = 8, ff = 28672, v = 32768 },
   { "falcon%-?3.*%f[%d%.]1b", l = 18, d = 2048, h = 8, kv = 4, ff = 8192, v = 131072, hd = 256, gated = true },
   { "falcon%-?3.*%f[%d%.]3b", l = 22, d = 3072, h = 12, kv = 4, ff = 9216, v = 131072, hd = 256, gated = true },
   { "falcon%-?3.*%f[%d%.]7b", l = 28, d = 3072, h = 12, kv = 4, ff = 23040, v = 131072, hd = 256, gated = true },
@@ -214,8 +207,7 @@ local known = {
   -- kind: documented; llm-analysis d841e40: model_configs
   { "bloom.*560m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 250880, tied = true },
   -- kind: documented; bigscience: train/tr11-176B-ml/tr11-176B-ml.slurm
-  { "bloom.*17[56]b", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
-  { "bloomz?$", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
+  { "bloom.*17[56]b", "bloomz?$", l = 70, d = 14336, h = 112, kv = 112, ff = 57344, v = 250880, tied = true },
   -- kind: documented; metaseq f7ffa5f: metaseq/launcher/opt_job_constants.py; the vocabulary from llm-analysis d841e40
   { "opt%-66b", l = 64, d = 9216, h = 72, kv = 72, ff = 36864, v = 50272, ties = true },
   { "opt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50272, ties = true },
@@ -227,15 +219,14 @@ local known = {
   { "opt%-175b", l = 96, d = 12288, h = 96, kv = 96, ff = 49152, v = 50272, ties = true },
   { "opt%-350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50272, ties = true },
   { "opt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50272, ties = true },
-  { "turing.*530b", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
-  { "mt%-nlg", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
+  { "turing.*530b", "mt%-nlg", l = 105, d = 20480, h = 128, kv = 128, ff = 81920, v = 50257, ties = true },
   { "gpt%-?neo%-.*1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
   { "gpt%-?neo%-.*2%.7b", l = 32, d = 2560, h = 20, kv = 20, ff = 10240, v = 50257, ties = true },
   -- kind: documented; GPT-NeoX: configs (125M, 350M, 760M, 1-3B, 2-7B, 6-7B, 13B)
-  { "gpt%-?3.*%f[%d%.]13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50257, ties = true },
-  { "gpt%-?3.*%f[%d%.]1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]13b", "^gpt%-13b", l = 40, d = 5120, h = 40, kv = 40, ff = 20480, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]6%.7b", "^gpt%-6%.7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]2%.7b", "^gpt%-2%.7b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 50257, ties = true },
+  { "gpt%-?3.*%f[%d%.]1%.3b", "^gpt%-1%.3b", l = 24, d = 2048, h = 16, kv = 16, ff = 8192, v = 50257, ties = true },
   { "gpt%-?3.*760m", l = 24, d = 1536, h = 16, kv = 16, ff = 6144, v = 50257, ties = true },
   { "gpt%-?3.*350m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
   { "gpt%-?3.*125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
@@ -250,15 +241,10 @@ local known = {
   { "mpt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50368, ties = true },
   { "mpt%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50368, ties = true },
   -- kind: documented; nanoGPT 3adf61e: model.py (from_pretrained)
-  { "gpt%-?2.*xl", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
-  { "gpt%-?2.*large", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
-  { "gpt%-?2.*medium", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
-  { "gpt%-?2.*774m", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
-  { "gpt%-?2.*3[45]5m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
-  { "gpt%-?2.*1[%.p]?5%d*[bm]", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
-  { "gpt%-?2.*1[12][74]m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
-  { "gpt%-?2.*small", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
-  { "gpt%-?2$", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
+  { "gpt%-?2.*xl", "gpt%-?2.*1[%.p]?5%d*[bm]", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
+  { "gpt%-?2.*large", "gpt%-?2.*774m", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
+  { "gpt%-?2.*medium", "gpt%-?2.*3[45]5m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
+  { "gpt%-?2.*small", "gpt%-?2.*1[12][74]m", "gpt%-?2$", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50257, ties = true },
   -- kind: documented; LitGPT: config.py, which quotes each config.json
   { "pythia.*%f[%d%.]12b", l = 36, d = 5120, h = 40, kv = 40, ff = 20480, v = 50688 },
   { "pythia.*%f[%d%.]6%.9b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50432 },
@@ -281,13 +267,11 @@ local known = {
   { "qwen3.*480b", l = 62, d = 6144, h = 96, kv = 8, ff = 8192, v = 151936, hd = 128, e = 160, k = 8, me = 2560 },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/gpt/model (nemotron.py, starcoder.py)
   { "nemotron%-?3?%-8b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 256000 },
-  { "starcoder%-?b?a?s?e?%-?15%.?5?b", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
-  { "starcoder$", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
+  { "starcoder%-?b?a?s?e?%-?15%.?5?b", "starcoder$", l = 40, d = 6144, h = 48, kv = 1, ff = 24576, v = 49152 },
   -- kind: documented; transformers: src/transformers/models/phimoe, defaults of the configuration class, which names this model
   { "phi%-?3%.5%-moe", l = 32, d = 4096, h = 32, kv = 8, ff = 6400, v = 32064, e = 16, k = 2, me = 6400 },
   -- kind: documented; NeMo 8cfedd72: nemo/collections/llm/bert/model (bert.py, base.py); the vocabulary from llm-analysis d841e40
-  { "bert%-%(mlperf", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true }, -- MLPerf's BERT is BERT large
-  { "bert.*large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true },
+  { "bert%-%(mlperf", "bert.*large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 30522, tied = true },  -- MLPerf's BERT is BERT large
   { "bert.*base", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 30522, tied = true },
 }
 
@@ -326,9 +310,25 @@ local m = { columns = column, options = options }
 
 local function first_of(list, plain)
   for _, entry in ipairs(list) do
-    if plain:find(entry[1]) then return entry end
+    for _, pattern in ipairs(entry) do if plain:find(pattern) then return entry end end
   end
   return nil
+end
+
+-- Returns true if a name says that the model has experts: "8x8b", "moe", "30b-a3b", "e8t2".
+function m.names_experts(name)
+  local plain = name:lower()
+  return plain:find "%f[%d]%d+%s*x%s*%d+%.?%d*%s*[bm]%f[%A]" ~= nil or plain:find "%f[%a]moe%f[%A]" ~= nil or plain:find "%d%.?%d*b[%s_%-]*a%d+%.?%d*b" ~= nil or
+    plain:find "%f[%a]e%d+t%d+%f[^%w]" ~= nil or plain:find "mixture of experts" ~= nil
+end
+
+-- Returns true if a name says that the model is a small version of the one that it names: "proxy", "reduced". No public configuration
+-- has these words, but for models with a row of their own.
+function m.names_part(name)
+  for _, word in ipairs { "proxy", "reduced", "scaled%-?%s?down", "shrunk", "truncated", "toy", "debug", "mini%-?version", "slim" } do
+    if name:lower():find("%f[%a]" .. word .. "%f[%A]") then return true end
+  end
+  return false
 end
 
 -- Returns the configuration of the model with this name, and a text that names its source. Returns

@@ -14,6 +14,9 @@ function m.note_time(...) core.note("assumed-time", string.format(...)) end
 -- Records that a cell was filled from a measured result of the row.
 function m.note_measured(...) core.note("measured-cell", string.format(...)) end
 
+-- Records the date and the name of the row's framework.
+function m.note_framework(text) core.note("known-framework", text) end
+
 -- Records that the row's step time is not to be compared with a prediction.
 function m.untimed(why) core.note("untimed-row", ("the step time depends on %s, which the row does not state"):format(why)) end
 
@@ -112,7 +115,7 @@ end
 -- of the ZeRO paper, and "optim_grads" that of Megatron-FSDP.
 local stages = {
   [0] = { "optimizer[%s:=]+no%f[%A]", "optimizer[%s:=]+false", "optimizer[%s:=]+off", "^%s*ddp", "^%s*no", "unsharded", "zero[%s:=]*off", "zero[%s:=]*no", "^%s*without", "^%s*w/o", "^%s*false", "^%s*off", "^%s*plain", "^%s*data%s?parallel", "^%s*dp%s*$", "^%s*dp%s+only", "^%s*vanilla%s*$", "^%s*vanilla%s+d[dp]", "^%s*%a*%s*replicate", "^%s*pytorch%s+ddp%s*$" },
-  [1] = { "dist%a*[%s_-]*optimizer", "dist%a*[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*p?_?os%s*$", "^%s*oss%s*$", "^%s*optimizer%s+only", "adam%a*%s+states?%s+shard", "^%s*bf16[_%s]*optimizer", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
+  [1] = { "dist%a*%.?[%s_-]*optimizer", "dist%a*%.?[%s_-]?opt", "distributed[%s_-]fused[%s_-]adam", "optimizer%s*states?%s*$", "optimizer%s*states?%s*shard", "^%s*optim%s*$", "^%s*p?_?os%s*$", "^%s*oss%s*$", "^%s*optimizer%s+only", "adam%a*%s+states?%s+shard", "^%s*bf16[_%s]*optimizer", "low[_%s-]level[_%s-]zero", "sharded optimizer", "^%s*do%s*[:=]%s*true" },
   [2] = { "shard_grad_op", "^%s*sharded%s*ddp", "^%s*grad%a*%s*%+%s*optim%a*%s*$", "optim_grads%s*$", "os%s*%+%s*g%s*$", "zero%-?2" },
   [3] = { "hsdp", "hybrid", "full[%s_-]?shard", "fsdp", "fully[%s_%-]?shard", "optim_grads_params", "os%s*%+%s*g%s*%+%s*p", "zero%-?infinity", "zero%+%+", "gemini", "^%s*mics%f[%A]" },
 }
@@ -121,8 +124,17 @@ local stages = {
 -- "use_distributed_optimizer=0".
 local sharing = { "zero[%s_%-]*%d?", "[fh]sdp%d?", "hybrid", "dist%a*[%s_%-]*opt%a*", "%f[%a]shard%a*" }
 
--- Returns the stage that a text in lower case names, or nil if it names none in known words.
+-- Returns true if a text in lower case offers several stages: "1-3", "ZeRO-1/2", "stage 1 or 2".
+local function has_several(text)
+  if text:find "hsdp" or text:find "hybrid" then return false end
+  return text:find "%f[%w%.][0-3]%s*[/|&]%s*%a*%-?[0-3]%f[^%w%.]" or text:find "%f[%w%.][0-3]%s*%-%s*[0-3]%f[^%w%.]" or text:find "[0-3]%s*–%s*[0-3]%f[^%w]" or text:find "zero[%s_%-]*[0-3]%s*[/|&%-]%s*[0-3]%f[^%w]" or
+    text:find "%f[%w][%a]*[%s%-]*[0-3]%s+or%s+%a*[%s%-]*[0-3]%f[^%w]" or text:find "[0-3]%s+to%s+%a*[%s%-]*[0-3]%f[^%w]" or text:find "zero[%s_%-]*[0-3]%s*,%s*[0-3]%f[^%w]"
+end
+
+-- Returns the stage that a text in lower case names; nil: it names none, several, or in unknown words. A stage of a pipeline does not count.
 local function named_stage(cell)
+  cell = cell:gsub("pipe%a*[%s_%-]*stages?[%s_=:%-]*%d*", "")
+  if has_several(cell) then return nil end
   if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP can shard the optimizer
   local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_=:-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
@@ -137,6 +149,16 @@ local function named_stage(cell)
     for _, word in ipairs(stages[stage]) do if cell:find(word) then return stage end end
   end
   return nil
+end
+
+-- Returns the stage that the name of a framework gives: "DeepSpeed ZeRO-3"; nil: it gives none.
+function m.stage_of_framework(name)
+  local text = name:lower()
+  local named = text:find "zero" or text:find "deepspeed" and text:find "%f[%a]stage"
+  if not named then return nil end
+  if has_several(text:gsub("[%d%.]+%.[%d%.]+", "")) then m.refuse("framework names several stages of ZeRO: %s", name:sub(1, 60)) end
+  text = text:gsub("pipe%a*[%s_%-]*stages?[%s_=:%-]*%d*", "")
+  return text:match "zero[%s_%-]*s?t?a?g?e?[%s_=%-]*(%d)%f[%D]" or text:find "deepspeed" and text:match "%f[%a]stage[%s_=%-]*(%d)%f[%D]" or nil
 end
 
 -- Returns the row's ZeRO stage, 0 to 3, or nil if the row names none in known words. FSDP that

@@ -69,7 +69,7 @@ end
 -- Returns the size in a model's name ("DeepSeek V3 16B"), in billions of parameters, or nil if it
 -- names none. Names of Llama 4 do not count: they give the parameters that a token uses.
 local function named_size(name)
-  local text, most = " " .. name:lower(), nil
+  local text, most = " " .. name:lower():gsub("(%d)b(%d+)%f[^%w]", "%1.%2b"), nil -- BLOOM's "1b7"
   if text:find "llama[%s_-]?4" then return nil end
   for size in text:gmatch "[^%dxa%.](%d+%.?%d*)[%s_-]?b%f[%A]" do most = math.max(most or 0, tonumber(size)) end -- the largest size of a name counts: "OLMoE-1B-7B"
   return most
@@ -101,6 +101,10 @@ local function fill_model(row)
     end
   end
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
+  local layers = (row.model or ""):lower():match "%f[%w](%d+)[%s_%-]*layers?%f[%A]"
+  if layers and is_open(row.n_layers) then row.n_layers = layers end
+  if entry and not entry.e and is_open(row.moe_experts) and catalog.names_experts(row.model) then refuse("the experts are not stated, and no public configuration is known: %s", row.model) end
+  if entry and is_open(row.n_layers) and catalog.names_part(row.model) then refuse("the sizes of this version of the model are not stated: %s", row.model) end
   local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
   if same then
     if not shaped then check_size(row, entry) end
@@ -177,6 +181,11 @@ end
 -- configuration files, the precision of most of these files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
+  for _, key in ipairs { "framework", "model", "flag" } do
+    for _, name in ipairs { "mxfp8", "nvfp4", "float8", "fp8", "bf16", "fp16" } do
+      if cells.affirms(row[key], "%f[%w]" .. name .. "%f[^%w]") then return assume(row, "precision", name, ("the cell %s names it"):format(key)) end
+    end
+  end
   local n_files, n_four = named_files(row)
   local gpu = gpus.gpus[gpus.find(row.gpu) or ""]
   local contest = row.precision_default == "fastest"
@@ -191,7 +200,7 @@ end
 
 local function fill_states(row)
   local default = m.of(row)
-  if is_open(row.zero_stage) then row.zero_stage = row.framework:lower():match "zero[%s_%-]*s?t?a?g?e?[%s_=%-]*(%d)%f[%D]" or has(row, "framework", "deepspeed") and row.framework:lower():match "%f[%a]stage[%s_=%-]*(%d)%f[%D]" or "" end
+  if is_open(row.zero_stage) then row.zero_stage = cells.stage_of_framework(row.framework) or "" end
   if cells.stage(row) == nil then
     local zero = recipes.zero(row)
     assume(row, "zero_stage", zero or default.zero_stage, zero and "Megatron-Bridge's recipe of this model" or "the framework's default")
@@ -329,9 +338,13 @@ local function fill_batch(row)
   local data = math.max(1, count(row, "n_gpus") // cells.replica(row) // (row.directions or 1))
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
   if each then row.global_batch_seqs = tostring(math.tointeger(tonumber(each)) * data) end
+  local name = (row.model or ""):lower()
+  local length, unit = name:match "%f[%a]seq%a*[%s_%-=:]*(%d+)(k?)%f[%W]"
+  if name:find "^bert" and name:find "phase%s*1%f[%D]" then length, unit = "128", "" end
+  if length then assume_open(row, "seq", tonumber(length) * (unit == "k" and 1024 or 1), "the name of the model gives it") end
   assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
   if is_open(row.micro_batch) then
-    local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data // (row.directions or 1) or 1
+    local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data // (row.directions or 1) // count(row, "accumulated", 1) or 1
     assume(row, "micro_batch", m.of(row).whole and math.max(1, own) or 1,
       m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
   end

@@ -42,7 +42,7 @@ local ordinals = { other = 2, second = 2, third = 3, fourth = 4, layer = 1, bloc
 -- but first layer". Returns nil if it gives none.
 local function dense_layers(text)
   text = text:gsub("%f[%a]the%f[%A] ?", ""):gsub("%f[%a]is%f[%A] ?", ""):gsub("%f[%a]are%f[%A] ?", ""):gsub("%f[%a]for%f[%A] ?", "")
-  text = text:gsub("%f[%a]first (%a)", "first 1 %1"):gsub("first%s*$", "first 1")
+  text = text:gsub("^dense (first %d* ?layers?)", "%1 dense"):gsub("%f[%a]first (%a)", "first 1 %1"):gsub("first%s*$", "first 1")
   return tonumber(text:match "^first (%d+) %a* ?dense" or text:match "^(%d+) dense" or text:match "^1 ?%(first (%d+) %a* ?dense" or text:match "^all[^%w]* ?but first (%d+)" or
     text:match "^all[^%w]* ?except first (%d+)" or text:match "^every layer but first (%d+)" or text:match "^every layer except first (%d+)")
 end
@@ -98,6 +98,14 @@ local function experts(row)
   if shared:find "^%s*%d" then row.moe_shared_ffn = shared:match "^%s*%d+%s*$" or row.moe_shared_ffn end
   if shared:find "%d,%s*%d" then refuse("moe_shared_ffn", shared) end
   local n, width = shared:match "^%s*(%d+)%s*[x*]%s*(%d+)"
+  if not n then n, width = shared:match "^%s*(%d+)%s+%a[%a%s]*[%s%(]of%s+(%d+)" end
+  if not n then n, width = shared:match "^%s*(%d+)%s+%a[%a%s]*%(%s*(%d+)%s*%a*%s*%)" end
+  -- no width is this small, so the cell counts experts
+  local few = tonumber(shared:match "^%s*(%d+)%s*$" or shared:match "^%s*(%d+)%s+shared%a*%s*%a*%s*$" or shared:match "^%s*(%d+)%s+experts?%s*$")
+  if few and few > 0 and few <= 16 then
+    if cells.is_open(row.moe_ffn) or not tonumber(row.moe_ffn) then refuse("moe_shared_ffn", shared) end
+    n, width = few, tonumber(row.moe_ffn)
+  end
   if n then row.moe_shared_ffn = ("%d"):format(tonumber(n) * tonumber(width)) end
   if shared ~= "" and cells.flag(row, "moe_shared_ffn") == false then row.moe_shared_ffn = "" end
   if shared:find "^%s*shared" then row.moe_shared_ffn = shared:match "%d+" or "" end

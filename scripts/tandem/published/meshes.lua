@@ -73,7 +73,9 @@ local function own_value(row, key, found, rest)
     if own and own:find "^%d+$" and own ~= all then cells.refuse("n_gpus is not the product of the degrees: %s", row[key]:sub(1, 60)) end
     return own or all
   end
-  if own and not (found.accumulated and key == "global_batch_seqs") then return own end
+  local total = key == "global_batch_seqs" and n and behind:find "^%s*%(" and not found.micro_batch
+  if own and total and found.accumulated then row.must_agree = "1" end
+  if own and (total or not (found.accumulated and key == "global_batch_seqs")) then return own end
   if key == "global_batch_seqs" and found.micro_batch and found.data and found.accumulated then
     return product({}, found, { "micro_batch", "data", "accumulated" })
   end
@@ -124,6 +126,8 @@ local function sharing(row)
   local n, rest = text:match "^%s*(%d+)([%s,;%(].*)$"
   if not n or rest:find "%d+%s*x" or rest:find "[x*]%s*%d" then return end
   local trades = (rest:find "ulysses" or rest:find "a2a" or rest:find "all[%s%-]*to[%s%-]*all") and not rest:find "p2p" and not rest:find "ring"
+  -- torchtitan's alltoall passes keys and values around (context_parallel_rotate_method)
+  if trades and cells.has(row, "framework", "^torchtitan") and not rest:find "ulysses" then row.cp = n return end
   if trades and tonumber(n) > 1 then
     if not cells.has(row, "framework", "megatron") and not cells.has(row, "framework", "nemo") then
       if cells.is_open(row.sp) then row.sp = "ulysses " .. n end
@@ -180,8 +184,19 @@ local function expert_tensors(row)
   if text ~= "" and cells.flag(row, "etp") == false then row.etp = "1" end
 end
 
+-- Fills open degrees that the name of the framework or of the model gives: "Megatron-LM (TP=4, PP=2)", "gpt3_mcore_tp2_pp2".
+local function named_elsewhere(row)
+  for _, place in ipairs { "framework", "model" } do
+    local found = named((row[place] or ""):gsub("%d+%.%d[%d%.]*", " "), "framework")
+    for _, key in ipairs { "tp", "pp", "vp", "cp", "ep", "etp" } do
+      if found[key] and cells.is_open(row[key]) then row[key] = found[key] end
+    end
+  end
+end
+
 function m.split(row)
   intern_mode(row)
+  named_elsewhere(row)
   schedules.read(row)
   tensors(row)
   for _, key in ipairs(columns) do if not cells.is_open(row[key]) then degrees(row, key) end end

@@ -29,7 +29,7 @@ end
 -- Returns true if the words after a number say that it counts the tokens of a step: "tokens",
 -- "toks/step", "tokens per batch".
 local function counts_tokens(text)
-  text = text:gsub("^%s*%((tok%a*)%)", "%1")
+  text = text:gsub("^%s*%((tok%a*)%)", "%1"):gsub("^(%s*tok%a*[%s%a/]*)%([%d%.,~%s]*[kmb]?%s*t?o?k?e?n?s?%)%s*$", "%1")
   local rest = text:match "^%s*tokens?%f[%A](.*)$" or text:match "^%s*toks?%f[%A](.*)$"
   return rest ~= nil and (rest:find "^%s*$" or rest:find "^%s*/%s*step" or rest:find "^%s*per%s+step" or rest:find "^%s*per%s+batch" or rest:find "^%s*/%s*batch") ~= nil
 end
@@ -42,10 +42,36 @@ local function rounded_batch(row, digits, unit)
   local each, seq = math.max(1, cells.count(row, "n_gpus") // cells.replica(row)) * cells.count(row, "micro_batch", 1), tonumber(row.seq)
   local decimals = #(digits:match "%.(%d+)" or "")
   local n, half = tonumber(digits) * unit, unit / 10 ^ decimals / 2
-  local first, last = math.ceil((n - half) / seq / each), math.floor((n + half) / seq / each)
-  if first ~= last or first < 1 then return nil end
+  -- rounded to the nearest digit, or cut off after it ("1.048M")
+  local function only(low, high)
+    local first, last = math.ceil(low / seq / each), math.floor(high / seq / each)
+    return first == last and first >= 1 and first or nil, last - first
+  end
+  local first, spare = only(n - half, n + half)
+  if not first and spare < 0 then first = only(n, n + 2 * half - 1) end
+  if not first then return nil end
   cells.note("the batch is rounded: %s; %d sequences are assumed", row.global_batch_seqs, first * each)
   return math.tointeger(first * each)
+end
+
+-- Reads a width in rounded thousands ("14.3k", "4.1k"): that of the model's public configuration, or the only multiple of 256 that
+-- rounds to it. Widths in whole thousands count 1,024 (synonyms.lua).
+function m.width(row, key, own)
+  local digits = row[key]:lower():match "^%s*(%d+%.%d+)%s*k%s*$"
+  if not digits then return end
+  local decimals, found = #digits:match "%.(%d+)", nil
+  local shape = ("%%.%df"):format(decimals)
+  if own and shape:format(own / 1000) == digits then found = own end
+  local n, half = tonumber(digits) * 1000, 500 / 10 ^ decimals
+  for width = math.ceil((n - half) / 256) * 256, not found and n + half or 0, 256 do
+    if shape:format(width / 1000) == digits then
+      if found then cells.refuse("%s is rounded, and several widths agree with it: %s", key, row[key]) end
+      found = math.tointeger(width)
+    end
+  end
+  if not found then return end
+  cells.note("%s is rounded: %s; %d is assumed", key, row[key], found)
+  row[key] = tostring(found)
 end
 
 -- No batch has so many sequences, so a larger number counts tokens: "4M", "512K", "1048576".
@@ -62,6 +88,8 @@ end
 -- number, the two must be equal. Returns nil for any other cell.
 function m.tokens(row, key)
   local cell = row[key]
+  cell = cell:gsub("(%d)%s*([KMkm])i%f[%A]", function(n, unit) return n .. (unit:lower() == "k" and "*1024" or "*1048576") end)
+  cell = cell:gsub("(%d[%d%.]*)%*(1%d+)", function(n, unit) return ("%d"):format(tonumber(n) * tonumber(unit) // 1) end) -- Ki, Mi
   local digits, unit, rest = cell:match "^%s*~?%s*(%d[%d,]*%.?%d*)%s*([kKmM]?)(.*)$"
   if not digits or digits:find "," and not m.has_thousands(digits, key) then return nil end
   local n, word = tonumber((digits:gsub(",", ""))), unit:lower()

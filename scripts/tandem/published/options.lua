@@ -15,8 +15,8 @@ local columns = {
 -- Other words for some of these options.
 local words = { { "decoder seq (%d+)", "decoder_seq" }, { "decoder (%d+) layers", "decoder_layers" } }
 
--- Words at the start of a remark that deny the whole remark.
-local denials = { "^%s*no%s", "^%s*not%s", "^%s*without%s", "^%s*w/o%s", "^%s*tried%s" }
+-- Words at the start of a remark that deny all of it, and words that deny it up to the next option.
+local denials, short_denials = { "^%s*not%s", "^%s*tried%s" }, { "^%s*no%s", "^%s*without%s", "^%s*w/o%s" }
 
 -- Words that deny one option, or leave it unset: "--no-x", "x=False", "x (not used)".
 local unset = { "^%s*%-*no%-", "=%s*false%s*$", "=%s*off%s*$", "=%s*none%s*$", "=%s*null%s*$", "=%s*default%s*$", "%f[%a]not%s+%a+%)?%s*$", "%f[%a]unused%)?%s*$",
@@ -33,7 +33,7 @@ local function in_force(notes)
   for remark in notes:gmatch "[^;]+" do
     local parts = matches(remark, denials) and "" or remark:gsub("[,%s]+(%-*%a[%w_%-]*=)", ";%1")
     for part in parts:gmatch "[^;]+" do
-      if not matches(part, unset) then kept[#kept + 1] = part:match "^%s*(.-)%s*$" end
+      if not matches(part, unset) and not matches(part, short_denials) then kept[#kept + 1] = part:match "^%s*(.-)%s*$" end
     end
   end
   return table.concat(kept, "; ")

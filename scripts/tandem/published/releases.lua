@@ -43,6 +43,23 @@ function m.megatron_image(name)
   return year and ("20%s-%s"):format(year, month) or nil
 end
 
+-- Removes the release of a container in which the framework ran: "NGC PyTorch 24.01", "nvcr.io/nvidia/pytorch:24.01-py3",
+-- "jax-stable-stack 2024.10". The framework in it may have another month.
+local function without_container(name)
+  for _, image in ipairs { "pytorch", "jax%-stable%-stack", "jax" } do name = name:gsub(image .. "[%s:/_%-]+2?0?2%d%.[01]%d%f[%D][%w%.%-]*", " ") end
+  return name
+end
+
+-- Returns the month of the framework itself ("2025-04"), or its year if no month is known; nil: neither is known.
+local function own_date(row)
+  local bare = setmetatable({ framework = without_container(row.framework:lower()):gsub("torch%s*v?2%.%d+", "torch") }, { __index = row })
+  local year = "%f[%d]20%d%d%f[%D]"
+  return m.month(bare) or (row.framework_month or ""):match(year) or bare.framework:match(year)
+end
+
+-- Tells `tandem accuracy` the framework of the row, and its date (cli/accuracy/rates.c).
+function m.tell(row) cells.note_framework(("%s %s"):format(own_date(row) or "-", row.framework)) end
+
 -- Returns true if the row's framework is from before this month. The row may give only a year. A
 -- framework without a date counts as newer.
 function m.is_before(row, month)

@@ -376,7 +376,7 @@ local frameworks = {
   { "^pytorch fsdp1", fms }, { "^pytorch%s+ddp", torchtitan }, { "nanogpt", torchtitan }, { "megatron%-deepspeed", megatron_deepspeed }, { "^deepspeed.*megatron", megatron_deepspeed }, { "nemo.*megatron%-bridge", megatron }, { "^megatron%-lm", megatron_lm },
   { "^megatron%-core", megatron_lm }, { "^megatron%-bridge", megatron }, { "^megatron%-fsdp", megatron_lm }, { "^megatron%-swift", megatron_lm }, { "^megatron%s*$", megatron_lm }, { "^megatron[%s%(%d]", fork }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", xtuner },
   { "nanotron", nanotron }, { "internevo", nanotron }, { "maxtext", maxtext }, { "levanter", jax }, { "easylm", jax }, { "axlearn", jax }, { "%f[%a]pax%f[%A]", jax }, { "%f[%a]jax%f[%A]", jax }, { "pjit", jax }, { "pathways", jax }, { "fairscale", fairscale }, { "paxml", jax }, { "t5x", jax }, { "olmo", olmo }, { "neox", megatron_deepspeed },
-  { "llm%-foundry", foundry }, { "deepspeed", deepspeed },
+  { "llm%-foundry", foundry }, { "deepspeed.*megatron", megatron_deepspeed }, { "megatron.*deepspeed", megatron_deepspeed }, { "deepspeed", deepspeed },
   { "fsdp2", torchtitan }, { "torchtune", torchtitan }, { "vescale", torchtitan }, { "colossal", colossal },
   { "hf trainer", trainer }, { "^hf", trainer }, { "^trl", trainer }, { "sfttrainer", trainer }, { "hugging ?face", trainer }, { "accelerate", trainer }, { "transformers", trainer },
   { "axolotl", trainer }, { "lit%-?gpt", litgpt }, { "lit%-?llama", litgpt }, { "lightning", trainer }, { "llama%-factory", trainer }, { "unsloth", unsloth }, { "fms%-fsdp", fms },
@@ -418,6 +418,9 @@ local function profile(row, how)
   end
   own.attention = releases.attention(row) or own.attention
   if how.scores then own.attention = "unfused" end
+  -- flash attention needs Ampere or later (README of Dao-AILab/flash-attention; Transformer Engine's README)
+  local chip = gpus.gpus[gpus.find(row.gpu) or ""]
+  if chip and chip.arch == "Volta" and (how.is_megatron or how.runtime:find "^deepspeed" or how.runtime == "nanotron") then own.attention = "unfused" end
   own.ops = copy_of(own.ops)
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
   if how.is_megatron then
@@ -453,6 +456,7 @@ function m.plan(row)
     if synonyms.names_four_bits(row[key] or "") then refuse("a frozen base in 4 bits (QLoRA) is not modelled: %s", row[key]:sub(1, 60)) end
   end
   defaults.fill(row)
+  releases.tell(row)
   local how, cluster = framework(row), m.cluster(row)
   how.per_node = cluster.devices_per_node
   if how.plan then return how.plan end

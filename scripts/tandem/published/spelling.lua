@@ -3,6 +3,7 @@
 -- refused, and the error names the word, so no row is silently misread.
 local cells, synonyms, meshes = require "tandem.published.cells", require "tandem.published.synonyms", require "tandem.published.meshes"
 local numbers, megatron_words = require "tandem.published.numbers", require "tandem.published.megatron_words"
+local machines, remarks, names = require "tandem.published.read.machines", require "tandem.published.read.remarks", require "tandem.published.read.names"
 local has_thousands, scaled, tokens = numbers.has_thousands, numbers.scaled, numbers.tokens
 local m = {}
 
@@ -102,7 +103,7 @@ end
 -- modules: the names that a cell may use for the modules of --recompute-modules, and Megatron's
 -- name of each. plain: words that may stand beside these names without changing the meaning.
 local modules = { core_attn = "core_attn", moe_act = "moe_act", layernorm = "layernorm", layernorms = "layernorm", norm = "layernorm", norms = "layernorm", mla_up_proj = "mla_up_proj",
-  mlp = "mlp", moe = "moe", shared_experts = "shared_experts" }
+  mlp = "mlp", moe = "moe", shared_experts = "shared_experts", swiglu = "moe_act" }
 local plain = { recompute = true, recomputation = true, activation = true, activations = true, checkpoint = true, checkpointing = true,
   granularity = true, modules = true, module = true, default = true, only = true, ["and"] = true, of = true, the = true, mode = true, ac = true,
   policy = true, per = true, block = true, layer = true, layers = true, option = true, with = true, sequence = true, parallel = true,
@@ -234,6 +235,7 @@ local function kind_first(row)
   if rest then row.ac = rest end
   row.ac = row.ac:gsub("^(%s*%d+)%s*%(block%)%s*$", "block %1"):gsub("^%s*block%s+recompu%a*[%s:=]+(%d+)%s*$", "block %1"):gsub("^%s*recompute_modules%s*[:=]%s*", ""):gsub("^%s*%[([%a_,%s%-]+)%]%s*$", "%1")
   row.ac = row.ac:gsub("[cC]ore%-[aA]tt", "core_att"):gsub("[mM][oO][eE][%s%-][aA]ct%f[%A]", "moe_act"):gsub("[mM][lL][aA][%s_%-][uU]p[%s_%-]?[pP]roj", "mla_up_proj"):gsub("[sS]hared[%s%-][eE]xperts", "shared_experts")
+  row.ac = row.ac:gsub("^%s*%-*checkpoint%-activations.-num%-layers[%s=]*(%d+)%s*$", "uniform %1") -- Megatron-LM's options until 2022
   row.ac = row.ac:gsub("^%s*[Ff]ullAC%f[%A]", "full"):gsub("^(%s*[Ss]elective)_+", "%1 ")
 end
 
@@ -242,7 +244,11 @@ local function recomputation(row)
   if row.ac:lower():find "^full%s+block%s+0%s*$" then row.ac = "none" end -- "full block 0" recomputes no layer
   -- removes parts that add nothing: "selective, not full", "true; use_reentrant: false"
   local denied = select(2, cells.without_denied(row.ac, { "recomput%a*", "checkpoint%a*", "ckpt", "remat%a*", "^%s*ac", "^%s*gc" }))
-  if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then row.ac = "none" return end
+  if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then
+    if cells.affirms(row.ac, "offload") then cells.note("activations that the row offloads to host memory stay on the device") end
+    row.ac = "none"
+    return
+  end
   row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
   row.ac = row.ac:gsub("^%s*[Ss]el%s*$", "selective"):gsub("^%s*[Ss]elected%s+", "selective "):gsub("feed_forward", "mlp")
   if policy(row) then return end
@@ -280,6 +286,16 @@ local sub_channels = { "%f[%a]sc%f[%A]", "sub%-?%s?channels?", "fine%-?%s?graine
 local function precision(row)
   row.precision = synonyms.without_denied(row.precision:gsub("^[Tt]orch%.", ""):gsub("([Rr]ow)%-[Ww]ise", "%1wise"):gsub("^([Ff]l?o?a?t?[Pp]?8)[%s_%-]+[Rr]ow%f[%A]", "%1 rowwise"))
   local text = row.precision:lower()
+  if cells.is_float8(row) and (text:find "grouped[%s_%-]*[gm]%a*[%s_%-]+only" or text:find "experts?%s+only" or text:find "only%s+%a*%s*experts") then
+    cells.note("16-bit products stand for those of experts: %s", row.precision)
+    row.precision = "bf16"
+    return
+  end
+  local last, first = text:match "last%s+(%d+)%s+layers?", text:match "first%s+(%d+)%s+layers?"
+  if (last or first) and text:find "bf?l?o?a?t?16" then -- layers that stay in 16 bits
+    if last and cells.is_open(row.last_bf16) then row.last_bf16 = last end
+    if first and cells.is_open(row.first_bf16) then row.first_bf16 = first end
+  end
   if text:find "int[48]" or text:find "w8a8" or text:find "^%s*bf16%s*/%s*fp8%s*$" or text:find "^%s*fp8%s*/%s*bf16%s*$" then refuse("precision", row.precision) end
   if text:find "brain%s*float" and not text:find "fp8" then row.precision = "bf16" return end
   local half = text:find "^16%-" or text:find "^16%s*$" or text:find "^half"
@@ -324,6 +340,10 @@ local function sequences(row)
   local n, only = text:match "%d+", cells.has(row, "framework", "xtuner") or cells.has(row, "framework", "deepspeed") and not cells.has(row, "framework", "megatron")
   if text:find "ulysses" or text:find "all[%s_%-]*to[%s_%-]*all" then row.sp = "ulysses " .. (n or "1") return end
   if n and only and text:find "^%s*%a*[%s=]*%d+%s*$" then row.sp = "ulysses " .. n return end
+  if n and not text:find "ulysses" and not text:find "ring" and text:find "^%s*[%a%s%-_]*[%s=:]+%d+%s*$" and text:find "seq" then
+    if only then row.sp = "ulysses " .. n return end
+    if n == row.tp and tonumber(n) > 1 then row.sp = "1" return end
+  end
   if text:find "^%s*same%s+as%s+tp" or text:find "^%s*%d+%s*$" and n == row.tp and tonumber(n) > 1 then row.sp = "1" return end -- in Megatron, the number of sequence-parallel ranks is tp
   if text:find "^%s*not%f[%A]" or text:find "^%s*without" or text:find "^%s*w/o" or text:find "^%s*all[%s_%-]*reduce" then row.sp = "0" return end
   -- a ring is context parallelism
@@ -347,47 +367,6 @@ local function hybrid(row)
   cells.note("the ranks that share weights are not stated; a group of %d is assumed", shard)
 end
 
--- Names of frameworks. Sources also write "Megatron Bridge", "NVIDIA Megatron-LM", "MCore", "LLM
--- Foundry" or "pytorch/torchtitan". If the owner of a repository precedes a known name, the owner
--- is removed. A "-" in `names` matches a blank, "-", "_" or nothing.
-local names = { "megatron-lm", "megatron-core", "megatron-bridge", "megatron-deepspeed", "llm-foundry", "gpt-neox", "llama-factory", "colossal-ai", "torch-titan",
-  "torch-tune", "max-text", "intern-evo", "nano-tron", "deep-speed", "x-tuner", "ve-scale", "kempner-forge", "fms-fsdp", "hugging-face", "nemo-automodel", "nemo" }
-local joined = { ["torch-titan"] = "torchtitan", ["torch-tune"] = "torchtune", ["max-text"] = "maxtext", ["intern-evo"] = "internevo", ["nano-tron"] = "nanotron",
-  ["deep-speed"] = "deepspeed", ["x-tuner"] = "xtuner", ["ve-scale"] = "vescale", ["kempner-forge"] = "kempnerforge", ["hugging-face"] = "huggingface",
-  ["colossal-ai"] = "colossal-ai" }
-local owners = { "nvidia%-nemo", "nvidia", "pytorch", "meta%-pytorch", "mosaicml", "databricks", "microsoft", "deepspeedai", "huggingface", "eleutherai", "hpcaitech",
-  "internlm", "allenai", "stanford%-crfm", "volcengine", "google", "ai%-hypercomputer", "hiyouga", "kempnerinstitute" }
-
-local model_owners = { "meta%-llama/", "mistralai/", "qwen/", "deepseek%-ai/", "google/", "microsoft/", "eleutherai/", "mosaicml/", "nvidia/", "tiiuae/", "bigscience/", "facebook/",
-  "openai/", "ibm%-granite/", "bigcode/", "internlm/", "01%-ai/", "thudm/", "zai%-org/", "moonshotai/", "allenai/", "databricks/", "openai%-community/", "meta[%s_%-]llama" }
-
--- Removes the owner from a model's name: "meta-llama/Llama-2-7b-hf", "Meta-Llama-3-8B".
-local function model(row)
-  for _, owner in ipairs(model_owners) do
-    local stop = select(2, row.model:lower():find("^" .. owner))
-    if stop then row.model = row.model:sub(owner:find "/$" and stop + 1 or stop - 4) return end
-  end
-end
-
-local function framework(row)
-  local text = row.framework:gsub("^[Mm][Cc]ore%f[%A]", "Megatron-Core"):gsub("^[Mm]%-?[Bb]ridge%f[%A]", "Megatron-Bridge"):gsub("^[Nn]e[Mm]o[%s/]+([Mm]egatron[%s_%-]*[Bb]ridge)", "%1")
-  text = text:gsub("^nvcr%.io/nvidia/", ""):gsub("^[Mm]egatron%-?DS%f[%A]", "Megatron-DeepSpeed"):gsub("^[Mm]egatron%-?%s?[LlMm]*%s*[%+&]%s*[Dd]eep[Ss]peed", "Megatron-DeepSpeed"):gsub("^[Nn]e[Mm]o:", "NeMo ")
-  text = text:gsub("^[Mm]osaic[Mm][Ll]%s+[Cc]omposer", "composer/llm-foundry"):gsub("^[Tt]itan%f[%A]", "torchtitan"):gsub("^[Ii]ntern[Ll]?[Mm]?[%-%s]*[Tt]rain", "InternEvo"):gsub("^MLM%f[%A]", "Megatron-LM")
-  if text:find "^[Mm]egatron%s*$" or text:find "^[Mm]egatron%s*[%(2]" then text = text:gsub("^[Mm]egatron", "Megatron-LM") end
-  if text:lower():find "^primus" and text:lower():find "torchtitan" then text = "torchtitan (" .. text .. ")" end -- Primus has two backends, torchtitan and Megatron
-  for _, owner in ipairs(text:find "Release" and {} or owners) do  -- "NVIDIA NeMo Framework Release 25.09" is the name of a container
-    local rest = text:lower():match("^%s*" .. owner .. "[%s/]+()")
-    for _, name in ipairs(rest and names or {}) do
-      if text:lower():find("^" .. name:gsub("%-", "[%%s_%%-]*"), rest) then text = text:sub(rest) break end
-    end
-  end
-  for _, name in ipairs(names) do
-    local at, stop = text:lower():find((name:gsub("%-", "[%%s_%%-]*")))
-    if at then text = text:sub(1, at - 1) .. (joined[name] or text:sub(at, at) .. name:sub(2)) .. text:sub(stop + 1) end
-  end
-  row.framework = text
-end
-
 -- Rewrites a number of parameters in billions: "8B", "350M", "8,030,000,000".
 local function billions(row)
   local digits, unit = row.params_b:match "^%s*~?(%d[%d,]*%.?%d*)%s*([kKmMbBtT]?)"
@@ -408,7 +387,7 @@ local function shared_group(row)
     shard, replicate = text:match "%D(%d+)%s*[x*]%s*(%d+)"
     -- PyTorch shards within a node by default, so in "4x8" and "8x4" the size of a node is the
     -- sharded group's
-    if shard and replicate == (row.gpus_per_node or "") then shard, replicate = replicate, shard end
+    if shard and replicate == (cells.is_open(row.gpus_per_node) and "8" or row.gpus_per_node) then shard, replicate = replicate, shard end
     if not shard then shard, replicate = text:match "shard%a*[%s=:]*(%d+)", text:match "replica%a*[%s=:]*(%d+)" end
   end
   if shard or is_hybrid and replicate then
@@ -443,13 +422,17 @@ end
 -- Rewrites the cells of a row in the words of the tables.
 function m.normalise(row)
   synonyms.marks(row)
-  model(row)
-  framework(row)
+  remarks.remove(row)
+  names.normalise(row)
   megatron_words.normalise(row)
   if not cells.is_open(row.attention_backend) then synonyms.attention(row) end
-  if not cells.is_open(row.gpu) then synonyms.gpu(row) end
+  machines.fill(row)
+  if not cells.is_open(row.gpu) then machines.gpu(row) end
   meshes.split(row)
   if not cells.is_open(row.sp) then sequences(row) end -- before the batch, whose reading depends on the ranks that share a sequence
+  for _, key in ipairs { "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch" } do -- the framework chose, and the row does not say what
+    if cells.has(row, key, "^%s*auto%a*%s*$") or cells.has(row, key, "^%s*searched") then row[key] = "" end
+  end
   for _, key in ipairs(counts) do
     if not cells.is_open(row[key]) then synonyms.count(row, key) bare_count(row, key) end
     local open = cells.is_open(row[key]) or row[key]:lower():find "^%s*no" or key == "global_batch_seqs" and row[key]:lower():find "per dp"

@@ -1,6 +1,7 @@
 -- Reads further spellings of cells: counts of nodes, names of sizes, kernels of attention, cloud
 -- machines. `spelling.lua` calls these functions before it reads a cell as a count or a switch.
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
+local machines_of, numbers = require "tandem.published.read.machines", require "tandem.published.numbers"
 local m = {}
 
 -- The words of each count:
@@ -96,16 +97,6 @@ local function devices(row)
   row.n_gpus = text
 end
 
--- Returns true if a cloud's machine is a node with all its GPUs: "a2-highgpu-8g" and "p5.48xlarge",
--- but not "a2-highgpu-1g", "p5.4xlarge" or "8 p5.48xlarge GPUs".
-local function is_whole_machine(row, text)
-  if text:find "%sgpus?%s*$" then return false end
-  local n = text:match "^[%w%-]*gpu%-(%d+)g"
-  if n then return cells.is_open(row.gpus_per_node) or tonumber(n) == cells.count(row, "gpus_per_node") end
-  local family, size = text:match "^(%a)[%w%-]*%.(%d*)xlarge"
-  return not family or size == "48" or family == "p" and (size == "24" or size == "16")
-end
-
 -- Returns the number of all GPUs if a cell counts nodes ("8 machines", "8 nodes (64 GPUs)", "8
 -- servers of 8", "8 DGX H100 nodes"), or nil if it does not. A number of GPUs in brackets counts
 -- the GPUs of all nodes, unless the cell says that it is for each node.
@@ -118,9 +109,9 @@ local function gpus_of_nodes(row)
   if all and not cells.is_open(row.gpus_per_node) and tonumber(all) == tonumber(on) * cells.count(row, "gpus_per_node") then return tonumber(all) end
   local nodes, rest = text:match "^%s*(%d+)%s*x?%s*(%a.*)$"
   if not nodes then return nil end
-  for _, known in ipairs(m.clouds) do -- a cloud's machine is a node
+  for _, known in ipairs(machines_of.clouds) do -- a cloud's machine is a node
     local same = cells.is_open(row.gpu) or gpus.find(known[2]) == gpus.find(row.gpu)
-    if same and rest:find("^" .. known[1]) and is_whole_machine(row, rest) then rest = "nodes" .. rest:gsub("^[%w%.%-_]+", "") break end
+    if same and rest:find("^" .. known[1]) and machines_of.is_whole(row, rest) then rest = "nodes" .. rest:gsub("^[%w%.%-_]+", "") break end
   end
   local words = rest:gsub("%f[%w][ghablmvr][bhi]?%d%d%d?%d?%f[%W]", " "):gsub("%d+%s*g[i]?b", " ") -- removes the name and the memory of a GPU, which contain numbers
   local before = m.before_nodes(words)
@@ -166,8 +157,10 @@ end
 function m.chunks_of_layers(row, text)
   local bare = text:gsub("%b()", " ")
   local each = bare:find "layer" and tonumber(bare:match "%d+")
-  if not each or each == 0 or cells.is_open(row.n_layers) or bare:find "%d%D+%d" then return nil end
-  local stage = cells.count(row, "n_layers") / cells.count(row, "pp", 1)
+  if not each or each == 0 or bare:find "%d%D+%d" then return nil end
+  local known = cells.is_open(row.n_layers) and catalog.find(row.model or "")
+  if cells.is_open(row.n_layers) and not known then cells.refuse("vp is not known: %s", text) end
+  local stage = (known and known.l or cells.count(row, "n_layers")) / cells.count(row, "pp", 1)
   return stage % each == 0 and tostring(math.tointeger(stage // each)) or nil
 end
 
@@ -213,7 +206,7 @@ local function split_heads(row, text)
     n, other = text:match "^(%d+)%s*[%a]*%s*[,;%(]+%s*(%d+)%s*kv[%s_%-]*%a*%s*%)?$"
     key = n and "n_kv_heads" or key
   end
-  if not n then n, other = text:match "^(%d+)%s*x%s*(%d+)$" end
+  if not n then n, other = text:match "^(%d+)%s*%a*%s*x%s*(%d+)%s*[%a]*$" end
   if not n then return false end
   if not cells.is_open(row[key]) and row[key] ~= other then cells.refuse("n_heads and %s do not agree: %s, %s", key, row.n_heads, row[key]) end
   row.n_heads, row[key] = n, other
@@ -243,21 +236,57 @@ function m.marks(row)
   end
 end
 
+-- Reads a batch that counts something else than sequences: micro-batches of the only data rank ("96 microbatches"), sequences of a
+-- data rank ("16/DP rank"), or a product ("16 x 8", "2/GPU x 16 GPUs").
+local function batch(row)
+  local text = row.global_batch_seqs:lower():match "^%s*(.-)%s*$"
+  local n = text:match "^(%d+)%s*micro[%s%-]*batch%a*$"
+  if n and not cells.is_open(row.n_gpus) and not cells.is_open(row.micro_batch) and cells.count(row, "n_gpus") == cells.replica(row) then
+    row.global_batch_seqs = ("%d"):format(tonumber(n) * cells.count(row, "micro_batch"))
+    return
+  end
+  n = text:match "^(%d+)%s*%a*%s*/%s*dp%f[%A][%s%a]*$" or text:match "^(%d+)%s*%a*%s*per%s+dp%f[%A][%s%a]*$" or text:match "^(%d+)%s*%a*%s*per%s+data[%s%-]*parallel%s+%a+$" or
+    text:match "^(%d+)%s*%a*%s*per%s+replica$" or text:match "^(%d+)%s*%a*%s*/%s*replica$"
+  if n then row.global_batch_seqs = n .. " per DP" return end
+  local plain = text:gsub("/%s*gpu", ""):gsub("/%s*device", ""):gsub("gpus?", ""):gsub("×", "x"):gsub("%*", "x"):gsub("%s+", "")
+  if not plain:find "^%d+x%d+$" and not plain:find "^%d+x%d+x%d+$" then return end
+  local product = 1
+  for factor in plain:gmatch "%d+" do
+    if factor == row.seq then return end -- sequences and their length
+    product = product * tonumber(factor)
+  end
+  row.global_batch_seqs = ("%d"):format(product)
+end
+
 -- Rewrites a count in the words that `spelling.lua` knows.
 function m.count(row, key)
   row[key] = row[key]:gsub("×", "x")
   if key == "vocab" then m.vocabulary(row) end
-  if key == "global_batch_seqs" and row[key]:lower():find "^%s*%d+%s*micro" then cells.refuse("global_batch_seqs counts micro-batches: %s", row[key]) end
   if key == "seq" then m.length(row) end
   if row[key]:find "^%s*~%s*%d[%d,]*%s*$" then row[key] = row[key]:gsub("~", "") cells.note("%s is rounded: ~%s", key, row[key]) end
   row[key] = row[key]:gsub("(%d)%-tokens?%s*$", "%1"):gsub("(%d)%-[dD]%s*$", "%1"):gsub("([/%s])iter%a*%s*$", "%1step")
+  if key == "d_model" or key == "d_ff" or key == "moe_ffn" then
+    local known = catalog.find(row.model or "")
+    numbers.width(row, key, known and (key == "d_model" and known.d or key == "d_ff" and known.ff or known.me))
+  end
+  if key == "global_batch_seqs" then batch(row) end
+  if key == "global_batch_seqs" and row[key]:lower():find "^%s*%d+%s*micro" then cells.refuse("global_batch_seqs counts micro-batches: %s", row[key]) end
+  if key == "micro_batch" then row[key] = row[key]:gsub("^(%a[%a%s_=:]*%d+)%s*/%s*[gGdDrR]%a+%s*$", "%1") end
   local text = row[key]:lower():gsub("^%s+", ""):gsub("%s+$", "")
+  local n_shared = (key == "moe_experts" or key == "moe_topk") and tonumber(text:match "[%+%(,]%s*(%d+)%s*shared")
+  if n_shared and not cells.is_open(row.moe_ffn) then m.count(row, "moe_ffn") end
+  if n_shared and cells.is_open(row.moe_shared_ffn) and tonumber(row.moe_ffn or "") then row.moe_shared_ffn = ("%d"):format(n_shared * tonumber(row.moe_ffn)) end
   if text:find "^2%s*%^%s*%d" or text:find "^2%s*%*%*%s*%d" then row[key] = text:gsub("^2%s*[%^*]+%s*(%d+)", function(n) return ("%d"):format(1 << tonumber(n)) end) return end
   if key == "n_gpus" then
     devices(row)
     local n = gpus_of_nodes(row)
     if n then row[key] = ("%d"):format(n) return end
   elseif key == "n_heads" and split_heads(row, text) then return
+  elseif key == "n_layers" and text:find "^%d+%s*[%+%(]+%s*%d+%s*mtp" then
+    local n, further = text:match "^(%d+)%D+(%d+)"
+    row[key] = n
+    if cells.is_open(row.mtp_layers) then row.mtp_layers = further end
+    return
   elseif key == "n_kv_heads" and text:find "^mla%s*$" then row[key], row.needs_mla = "", cells.is_open(row.mla) or nil return
   elseif key == "n_kv_heads" and (text:find "^gqa%s*%d+%s*:%s*1$" or text:find "^%d+%s*:%s*1$") then row[key] = ("%d"):format(cells.count(row, "n_heads") // tonumber(text:match "%d+")) return
   elseif key == "n_kv_heads" and (text:find "^mha%s*$" or text:find "^same" or text:find "^=%s*n?_?heads" or text:find "^no%s+gqa") then row[key] = row.n_heads or "" return
@@ -280,12 +309,8 @@ function m.count(row, key)
   elseif key == "moe_topk" and (text:find "^%d+%s*/%s*%d+$" or text:find "^%d+%s*%+%s*%d+%s*shared") then row[key] = text:match "^%d+" return
   elseif key == "moe_experts" and text:find "^%d+%s*x%s*%d+%.?%d*b$" then row[key] = text:match "^%d+" return
   elseif key == "moe_experts" then
-    local routed, shared = text:match "^(%d+)%s*%a*%s*%+%s*(%d+)%s*shared"
-    if routed then
-      row[key] = routed
-      if cells.is_open(row.moe_shared_ffn) and not cells.is_open(row.moe_ffn) then row.moe_shared_ffn = tostring(tonumber(shared) * cells.count(row, "moe_ffn")) end
-      return
-    end
+    local routed = text:match "^(%d+)%s*%a*%s*%+%s*%d+%s*shared"
+    if routed then row[key] = routed return end
   end
   local name, n, rest = text:match "^([%a_%s]-)[%s_]*[:=(%-]?%s*(%d[%d,]*k?)%)?(.*)$"
   name = name and name:gsub("%s+", "_")
@@ -372,18 +397,6 @@ function m.reporting_rank(row)
   if text:find "last rank" or text:find "last stage" then return "last" end
   if text:find "%f[%a]rank[%s%-]*0" or text:find "first rank" or text:find "first stage" then return "first" end
   return (text:find "^process" or text:find "process total") and "most" or nil
-end
-
--- The GPUs of cloud machines, by the name of the machine. kind: documented; the pages of AWS,
--- Google and Azure on their machines
-m.clouds = { { "p5%.", "H100-SXM5-80GB" }, { "p5en?%.", "H200" }, { "p6%-b200%.", "B200-SXM-180GB" }, { "p4d%.", "A100-SXM4-40GB" }, { "p4de%.", "A100-SXM4-80GB" },
-  { "nd96asr", "A100-SXM4-40GB" }, { "nd96amsr", "A100-SXM4-80GB" }, { "nd40", "V100-SXM2-32GB" }, { "p3dn%.", "V100-SXM2-32GB" }, { "p3%.", "V100-SXM2-16GB" }, { "dgx%-2%f[%D]", "V100-SXM2-32GB" },
-  { "g5%.", "A10G" }, { "g6%.", "L4-24GB" }, { "g4dn%.", "T4-16GB" }, { "a2[%s%-]mega", "A100-SXM4-40GB" },
-  { "a3[%s%-]high", "H100-SXM5-80GB" }, { "a3[%s%-]mega", "H100-SXM5-80GB" }, { "a3[%s%-]ultra", "H200" }, { "a2%-high", "A100-SXM4-40GB" }, { "a2%-ultra", "A100-SXM4-80GB" } }
-function m.gpu(row)
-  local text = row.gpu:lower()
-  for _, known in ipairs(m.clouds) do if text:find("%f[%w]" .. known[1]) then row.gpu = known[2] return end end
-  row.gpu = row.gpu:gsub("_", "-"):gsub("^([HAB])%-(%d%d%d)", "%1%2")
 end
 
 return m

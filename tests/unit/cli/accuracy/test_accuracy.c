@@ -55,9 +55,10 @@ static void only_decimal_numbers_are_numbers(void **state)
 static void cells_that_state_nothing_are_emptied(void **state)
 {
     (void)state;
-    static const char *const open[] = {"-",         " ? ",        "NaN",     "null",
-                                       "n/a",       "N/A (FSDP)", "unknown", "Unstated; per config",
-                                       "not stated"};
+    static const char *const open[] = {
+        "-",          " ? ",         "NaN",     "null",
+        "n/a",        "N/A (FSDP)",  "unknown", "Unstated; per config",
+        "not stated", "not measured"};
     static const char *const stated[] = {"-1", "none", "no", "3 (unstated; per config)", "nand"};
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
@@ -74,6 +75,17 @@ static void cells_that_state_nothing_are_emptied(void **state)
         assert_true(csv_read(command_table(arena, table), arena, &csv, &d));
         csv_empty_open(&csv);
         assert_string_equal(csv_cell(&csv, 0, "a"), stated[i]);
+    }
+    /* remarks keep what they say after such words; a list of missing cells may be empty in words */
+    static const char *const remarks[][2] = {{"missing", "not reported: vocab ac"},
+                                             {"flag", "unknown mesh; LoRA"},
+                                             {"notes", "n/a for tp"}};
+    for (size_t i = 0; i < sizeof remarks / sizeof *remarks; i++) {
+        const char *table = arena_print(arena, "%s\n%s\nn/a\n", remarks[i][0], remarks[i][1]);
+        assert_true(csv_read(command_table(arena, table), arena, &csv, &d));
+        csv_empty_open(&csv);
+        assert_string_equal(csv_cell(&csv, 0, remarks[i][0]), remarks[i][1]);
+        assert_string_equal(csv_cell(&csv, 1, remarks[i][0]), "");
     }
     arena_free(arena);
 }

@@ -43,6 +43,41 @@ static void open_cells_are_filled_and_counted_apart(void **state)
     arena_free(arena);
 }
 
+/* The document lists the assumed values of each row. */
+static void assumed_values_are_listed(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *root = published_row_scored(arena, "id=r7;ac=;vocab=");
+    const json_t *list = json_object_get(json_object_get(root, "runs"), "assumed");
+    const char *all = "";
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+        assert_string_equal(json_string_value(json_object_get(one, "row")), "r7");
+        all = arena_print(arena, "%s%s\n", all, json_string_value(json_object_get(one, "text")));
+    }
+    assert_non_null(strstr(all, "ac is not stated; none is assumed"));
+    assert_non_null(strstr(all, "vocab is not stated; 128256 is assumed"));
+    json_decref(root);
+    root = published_row_scored(arena, "");
+    list = json_object_get(json_object_get(root, "runs"), "assumed");
+    assert_true(json_is_array(list) && json_array_size(list) == 0);
+    json_decref(root);
+    arena_free(arena);
+}
+
+/* The column `missing` lists cells that a row leaves open. Words such as "none" list nothing. */
+static void a_list_of_missing_cells_may_be_empty(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const nothing[] = {"missing=none", "missing=-", "missing=nothing"};
+    for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++)
+        assert_true(published_row_predicted(arena, nothing[i], stated) > 0);
+    assert_true(published_row_predicted(arena, "missing=not reported: ac", open) > 0);
+    arena_free(arena);
+}
+
 /* A power limit in the GPU's cell is used. */
 static void a_power_limit_slows_the_step(void **state)
 {
@@ -267,6 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_cells_are_filled_and_counted_apart),
+        cmocka_unit_test(assumed_values_are_listed),
+        cmocka_unit_test(a_list_of_missing_cells_may_be_empty),
         cmocka_unit_test(a_power_limit_slows_the_step),
         cmocka_unit_test(partly_filled_nodes_are_planned_as_smaller_nodes),
         cmocka_unit_test(a_default_predicts_as_the_stated_value),

@@ -38,14 +38,31 @@ static const double half_attention = 6. * LAYERS * WIDTH * TOKENS * TOKENS;
 static const double embedding = 6. * WIDTH * VOCABULARY * TOKENS;
 static const double peak = 989.4e12, GIB = 1073741824.;
 
+#define RATE "step_time_s=;missing=x;framework="
+
+/* A row, the FLOPs of its step on each device by the count of its source, and the FLOP/s that the
+ * row states; 0 FLOPs: its step is not scored. */
+typedef struct RateRow {
+    const char *row;
+    double flops, flops_per_s;
+} RateRow;
+
+static void steps_agree(const RateRow *rows, size_t n)
+{
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < n; i++) {
+        const double wanted = rows[i].flops / rows[i].flops_per_s,
+                     found = measured(arena, rows[i].row, "step, from FLOP/s");
+        if (wanted == 0 ? !isnan(found) : !(fabs(found - wanted) < 1e-3 * wanted))
+            fail_msg("%s: %g, not %g", rows[i].row, found, wanted);
+    }
+    arena_free(arena);
+}
+
 static void stated_flops_give_the_step(void **state)
 {
     (void)state;
-#define RATE "step_time_s=;missing=x;framework="
-    const struct {
-        const char *row;
-        double flops, flops_per_s;
-    } rows[] = {
+    const RateRow rows[] = {
         {RATE "Megatron-Core 0.8.0;published_tflops=100", products + 2 * half_attention, 100e12},
         {RATE "Megatron-Core 0.15.0;published_tflops=100", products + half_attention, 100e12},
         {RATE "NeMo 25.04;published_tflops=100 TFLOP/s/GPU", products + 2 * half_attention, 100e12},
@@ -86,16 +103,52 @@ static void stated_flops_give_the_step(void **state)
         {RATE "Megatron-Core 0.15.0;precision=fp32;published_mfu=50", products + half_attention,
          66.9e12 / 2},
         {RATE "Megatron-Core 0.15.0;published_tflops=156 TFLOP/s (HFU)", 0, 1},
+    };
+    steps_agree(rows, sizeof rows / sizeof *rows);
+}
+
+/* A source may name a repository or an image instead of the framework, and may write more than the
+ * number. */
+static void other_names_and_words_give_the_same_step(void **state)
+{
+    (void)state;
+    const RateRow rows[] = {
+        /* names of repositories and images count as the framework does */
+        {RATE "google/maxtext;framework_month=2026-01;tp=1;sp=0;published_tflops=100",
+         products + half_attention, 100e12},
+        {RATE "NVIDIA NeMo 24.07;published_tflops=100", products + 2 * half_attention, 100e12},
+        {RATE "nvcr.io/nvidia/nemo:25.09;published_tflops=100", products + half_attention, 100e12},
+        {RATE "pytorch/torchtitan;tp=1;sp=0;zero_stage=3;published_tflops=100",
+         products + 2 * half_attention, 100e12},
+        {RATE "NVIDIA/Megatron-LM core_r0.8.0;published_tflops=100", products + 2 * half_attention,
+         100e12},
+        {RATE "Megatron-LM core_r0.14.0;published_tflops=100", products + half_attention, 100e12},
+        /* Automodel counts in a way that we do not know, whatever its name looks like */
+        {RATE "nemo-automodel 25.09;tp=1;sp=0;zero_stage=3;published_tflops=100", 0, 1},
+        /* the month of an image of PyTorch says nothing about Megatron-LM or MaxText */
+        {RATE "Megatron-LM / NGC PyTorch 25.06;published_tflops=100", 0, 1},
+        {RATE "Megatron-LM (nvcr.io/nvidia/pytorch:24.01-py3);published_tflops=100", 0, 1},
+        {RATE "MaxText (jax-stable-stack 2024.10);tp=1;sp=0;published_tflops=100", 0, 1},
+        {RATE "NeMo (NGC PyTorch 25.11);published_tflops=100", 0, 1},
+        /* Megatron-LM changed its count within March 2025 */
+        {RATE "Megatron-LM;framework_month=2025-03;published_tflops=100", 0, 1},
+        {RATE "Megatron-LM;framework_month=2025-02;published_tflops=100",
+         products + 2 * half_attention, 100e12},
+        {RATE "Megatron-Core 0.15.0;published_tflops=100 (BF16)", products + half_attention,
+         100e12},
+        {RATE "Megatron-Core 0.15.0;published_tflops=100 model TFLOP/s/GPU",
+         products + half_attention, 100e12},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=MFU 50% / HFU 60%", products + 2 * half_attention,
+         peak / 2},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=50% (HFU 60.0%)", products + 2 * half_attention,
+         peak / 2},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=HFU 60% / MFU 50%", products + 2 * half_attention,
+         peak / 2},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=50% of 312", 0, 1},
+        {RATE "LitGPT;tp=1;sp=0;published_mfu=50% (of 312)", 0, 1},
         {RATE "Megatron-Core 0.15.0;published_tflops=156 (hardware)", 0, 1},
     };
-    Arena *arena = arena_new();
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const double wanted = rows[i].flops / rows[i].flops_per_s,
-                     found = measured(arena, rows[i].row, "step, from FLOP/s");
-        if (wanted == 0 ? !isnan(found) : !(fabs(found - wanted) < 1e-3 * wanted))
-            fail_msg("%s: %g, not %g", rows[i].row, found, wanted);
-    }
-    arena_free(arena);
+    steps_agree(rows, sizeof rows / sizeof *rows);
 }
 
 /* Narayanan et al., Megatron-DeepSpeed and GPT-NeoX also count the second forward pass of
@@ -123,6 +176,15 @@ static void recomputation_counts_only_if_the_source_counts_it(void **state)
                                          RATE "Megatron-LM 2024;ac=full;published_tflops=100"};
     for (int i = 0; i < 2; i++)
         assert_true(fabs(measured(arena, others[i], "step, from") / once - 1) < 1e-3);
+    /* the month of a run may be stated in other cells and words */
+    static const char *const early[] = {
+        RATE "Megatron-LM;framework_month=2022-05;ac=full;published_"
+             "tflops=100",
+        RATE "Megatron-LM v2.5;ac=full;published_tflops=100",
+        RATE "NVIDIA/Megatron-LM (2021);ac=full;published_tflops=100"};
+    for (int i = 0; i < 3; i++)
+        if (!(fabs(measured(arena, early[i], "step, from") / again - 1) < 1e-3))
+            fail_msg("%s", early[i]);
     arena_free(arena);
 }
 
@@ -177,6 +239,10 @@ static void words_around_a_number_are_read(void **state)
         {"peak_mem=OOM (>80 GB);step_time_s=", "fits", 0},
         {TOKENS_S "OOM", "fits", 0},
         {"oom=did not OOM", "fits", 1},
+        {"oom=no (fits)", "fits", 1},
+        {"oom=OK (41 GB)", "fits", 1},
+        {TOKENS_S "2048;step_time_s=see tokens/s", "step time", .5},
+        {"peak_mem=40;peak_mem_kind=GB (active)", "memory allocated", 40 * GIB},
     };
     Arena *arena = arena_new();
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
@@ -236,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stated_flops_give_the_step),
+        cmocka_unit_test(other_names_and_words_give_the_same_step),
         cmocka_unit_test(recomputation_counts_only_if_the_source_counts_it),
         cmocka_unit_test(a_stated_step_comes_first),
         cmocka_unit_test(words_around_a_number_are_read),
