@@ -112,7 +112,8 @@ static void json_strings_escape_quotes_controls_and_bad_utf8(void **state)
         {"a\nb\tc\x01\x1f\x7f", "\"a\\nb\\tc\\u0001\\u001f\\u007f\""},
         {"gr\xC3\xBC\xC3\x9F", "\"gr\xC3\xBC\xC3\x9F\""},
         {"\xF0\x9F\x98\x80", "\"\xF0\x9F\x98\x80\""},
-        {"\xFF", "\"\xEF\xBF\xBD\""},                                 /* never a lead byte */
+        /* this byte never begins a character */
+        {"\xFF", "\"\xEF\xBF\xBD\""},
         {"\xC3", "\"\xEF\xBF\xBD\""},                                 /* cut off */
         {"\xC0\xAF", "\"\xEF\xBF\xBD\xEF\xBF\xBD\""},                 /* an overlong slash */
         {"\xED\xA0\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""}, /* a surrogate */

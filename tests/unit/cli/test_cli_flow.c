@@ -110,7 +110,7 @@ static void a_prediction_that_does_not_fit_is_stored(void **state)
     assert_non_null(strstr(r.err, "error[does-not-fit]"));
     assert_non_null(
         strstr(r.err, "a smaller micro-batch, ac \"full\", a larger tp, or a larger cp"));
-    /* no hint, because the plan has it already */
+    /* There is no hint, because the plan has this option already. */
     assert_null(strstr(r.err, "reshard_after_forward"));
     r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=1", "--set", "parallel.ac=full",
                 "--set", "cluster.device.memory_bytes=16000000000");

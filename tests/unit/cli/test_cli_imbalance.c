@@ -45,7 +45,7 @@ static void refused(const char *runtime, const char *mesh, const char *factor, c
     CommandResult r = sim(arena, runtime, mesh, factor);
     if (r.exit_code != 2 || !strstr(r.err, why))
         fail_msg("--imbalance %s: code %d\n%s%s", factor, r.exit_code, r.out, r.err);
-    assert_string_equal(r.out, ""); /* no report that looks like a success */
+    assert_string_equal(r.out, ""); /* nothing looks like a success */
     arena_free(arena);
 }
 
@@ -197,7 +197,7 @@ static void only_given_options_are_printed(void **state)
     static const char *const rows[][3] = {
         {"--straggler", "3:2", "rank 3 takes 2 times as long"},
         {"--jitter", "0.3", "kernel times scatter with sigma 0.3"},
-        {NULL, NULL, NULL}, /* stands for --imbalance drawn */
+        {NULL, NULL, NULL}, /* this row stands for --imbalance drawn */
         {"--unfolded", NULL, "every rank simulated"},
     };
     Arena *arena = arena_new();
@@ -428,7 +428,8 @@ static void wrong_scenarios_are_reported_without_a_report(void **state)
         if (r.exit_code != 2 || !strstr(r.err, bad[k][1]))
             fail_msg("%s: code %d\n%s", bad[k][0], r.exit_code, r.err);
         const char *first = strstr(r.err, bad[k][0]);
-        assert_true(first != NULL && !strstr(first + 1, bad[k][0])); /* reported once */
+        /* the error is reported once */
+        assert_true(first != NULL && !strstr(first + 1, bad[k][0]));
         assert_string_equal(r.out, "");
     }
     arena_free(arena);

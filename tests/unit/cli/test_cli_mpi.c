@@ -154,7 +154,7 @@ static void a_run_that_dies_leaves_a_row(void **state)
     if (r.exit_code != 6) fail_msg("code %d\n%s", r.exit_code, r.err);
     assert_non_null(strstr(r.err, "error[rank-died]"));
     newest(arena, db, "measured", "failed");
-    r = COMMAND(arena, 60, "compare", "--db", db); /* compares the run that succeeded */
+    r = COMMAND(arena, 60, "compare", "--db", db); /* `compare` takes the run that succeeded */
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 60, "runs", "--db", db);
     assert_non_null(strstr(r.out, "failed"));
@@ -230,7 +230,8 @@ static void mistakes_exit_with_their_codes(void **state)
     assert_int_equal(r.exit_code, 6);
     const char *said = strstr(r.err, "error[not-finite]");
     assert_non_null(said);
-    assert_null(strstr(said + 1, "error[not-finite]")); /* reported once, not by every rank */
+    /* the error is reported once, not by every rank */
+    assert_null(strstr(said + 1, "error[not-finite]"));
     newest(arena, db, "measured", "failed");
     r = COMMAND(arena, 60, "compare", "--db", db);
     assert_int_equal(r.exit_code, 7); /* no run measured anything */

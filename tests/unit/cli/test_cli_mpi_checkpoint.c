@@ -153,7 +153,7 @@ static void a_rank_that_cannot_write_is_named(void **state)
     checkpoint_case_expect(&r, 1, "", "error[checkpoint-write]: rank 0 ");
     checkpoint_case_expect(&r, 1, "", "File too large; it needs ");
     const char *first = strstr(r.err, "error[");
-    assert_null(strstr(first + 1, "error[")); /* reported once, not by every rank */
+    assert_null(strstr(first + 1, "error[")); /* the error is reported once, not by every rank */
     assert_int_not_equal(access(arena_print(c->arena, "%s/step-00000003.saving", c->folder), F_OK),
                          0);
     r = CHECKPOINT_RUN(c, "--steps", "2", "--load", c->folder, "--set", wide);

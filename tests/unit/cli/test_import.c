@@ -431,7 +431,7 @@ static void a_long_trace_needs_little_memory(void **state)
             "float const*, float*, int)\", \"pid\": 0, \"tid\": 7, \"ts\": %u, \"dur\": %u, "
             "\"args\": {\"External id\": %u, \"grid\": [%u, 1, 1], \"block\": [256, 1, 1]}}\n",
             i > 0 ? "," : "", i % 40, i * 10, 5 + i % 9, 1 + i % 4000, 1 + i % 40);
-    /* writes the operator of every other kernel, with forty shapes */
+    /* Every other kernel gets an operator. The operators have forty shapes. */
     for (uint32_t i = 1; i <= 2000; i++)
         fprintf(
             file,

@@ -195,7 +195,8 @@ static void a_damaged_prediction_is_not_printed_again(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     sim(arena, PLAN, db, NULL);
     Diag d = diag_in(arena);
-    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d); /* writes no digests */
+    /* a connection that writes no digests */
+    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d);
     assert_non_null(raw);
     assert_true(db_run(raw, &d, "UPDATE run SET step_ps = 1", ""));
     db_close(raw);
@@ -214,7 +215,8 @@ static void a_lost_or_changed_answer_is_made_again(void **state)
     sim(arena, PLAN, db, NULL);
     const CommandResult again = sim(arena, PLAN, db, NULL);
     Diag d = diag_in(arena);
-    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d); /* writes no digests */
+    /* a connection that writes no digests */
+    Db *raw = db_open(db, false, store_migrations, store_n_migrations, &d);
     assert_non_null(raw);
     assert_true(db_run(raw, &d, mark, "ss", "throughput ", "T "));
     db_close(raw);

@@ -98,7 +98,8 @@ static bool can_be_set(const char *value, size_t n)
 {
     static const char passes[] = "parallel.";
     static const char *const of_scripts[] = {"model",
-                                             /* these are no fields: the library reads them */
+                                             /* These words name no fields, because the library
+                                              * reads them. */
                                              "gpu"};
     for (size_t i = 0; i < 2; i++)
         if (n == strlen(of_scripts[i]) && strncmp(value, of_scripts[i], n) == 0) return true;

@@ -131,7 +131,8 @@ static void parameter_counts_are_those_of_the_table_of_sources(void **state)
     char line[512];
     uint32_t n = 0;
     assert_non_null(file);
-    assert_non_null(fgets(line, sizeof line, file)); /* skips the names of the columns */
+    /* the first line has the names of the columns */
+    assert_non_null(fgets(line, sizeof line, file));
     while (fgets(line, sizeof line, file)) {
         char family[64], size[64];
         unsigned long long all, left_out;
@@ -156,7 +157,7 @@ static void qwen_has_biases_or_head_norms(void **state)
     assert_non_null(param(&two.graph, "layers.1.attention.wk.bias"));
     assert_null(param(&two.graph, "layers.1.attention.wo.bias"));
     assert_null(param(&two.graph, "layers.1.attention.q_norm.weight"));
-    assert_null(param(&two.graph, "output.weight")); /* it shares the embedding's weight */
+    assert_null(param(&two.graph, "output.weight")); /* the head shares the embedding's weight */
     assert_null(param(&three.graph, "layers.1.attention.wk.bias"));
     assert_non_null(param(&three.graph, "output.weight"));
     const Tensor *norm = param(&three.graph, "layers.1.attention.q_norm.weight");

@@ -162,11 +162,11 @@ static void bounds_follow_from_the_formulas(void **state)
     } cases[] = {
         {OP_rope, ATTR_theta, 1e4, 0},           /* positions are divided by its powers */
         {OP_sinusoid, ATTR_theta, 1e4, 1},       /* all frequencies would be equal */
-        {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* otherwise the root of a negative number */
+        {OP_rmsnorm, ATTR_eps, 1e-6, -1e-6},     /* the root of a negative number would be taken */
         {OP_dropout, ATTR_drop, 0.1, 1},         /* kept elements are divided by 1 - drop */
         {OP_attention, ATTR_drop, 0.1, 1},       /* kept scores are divided by 1 - drop */
         {OP_soft_cap, ATTR_scale, 30, 0},        /* logits are divided by it */
-        {OP_xent_loss, ATTR_scale, 0.25, 0},     /* no label would count */
+        {OP_xent_loss, ATTR_scale, 0.25, 0},     /* with scale 0, no label would count */
         {OP_xent_smooth, ATTR_smoothing, .1, 1}, /* labels would not count */
         {OP_topk, ATTR_top_k, 2, 0},             /* a token without an expert */
         {OP_topk, ATTR_experts, 8, 0},           /* slots are divided by it */
@@ -177,7 +177,7 @@ static void bounds_follow_from_the_formulas(void **state)
         {OP_group_norm, ATTR_group, 8, 0},      /* channels are divided by it */
         {OP_quantise, ATTR_scale, 448, 0},      /* values are divided by the largest */
         {OP_slice, ATTR_parts, 2, 0},           /* the dimension is divided by it */
-        {OP_slice, ATTR_dim, 1, MAX_DIMS},      /* it must be the number of a dimension */
+        {OP_slice, ATTR_dim, 1, MAX_DIMS},      /* `dim` must be the number of a dimension */
         {OP_reduce_scatter, ATTR_reduce, 1, 0}, /* no collective has such a reduction */
         {OP_adamw, ATTR_beta1, 0.9, 1},         /* the moment is divided by 1 - beta1^t */
         {OP_adamw, ATTR_beta2, 0.999, 1},       /* the moment is divided by 1 - beta2^t */

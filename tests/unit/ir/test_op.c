@@ -390,7 +390,7 @@ static void only_lower_case_indices_may_be_split(void **state)
     assert_true(op_may_split(OP_attention, 's'));
     assert_false(op_may_split(OP_attention, 'E'));
     assert_false(op_may_split(OP_attention, 'T'));
-    assert_false(op_may_split(OP_attention, 'q')); /* not a letter of this row */
+    assert_false(op_may_split(OP_attention, 'q')); /* this row has no letter q */
     assert_true(op_may_split(OP_add, 'q'));        /* `...` may stand for it */
     assert_false(op_may_split(OP_all_reduce, 'a'));
     assert_false(op_may_split(OP_attention, 0));

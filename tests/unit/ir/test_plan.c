@@ -128,7 +128,7 @@ static void flops_and_bytes_equal_those_by_hand(void **state)
     assert_true(plan_flops(plan, p, &p->code.at[3]) == 0);
     const uint64_t x = 4 * 8 * 16 * 4, w = 16 * 16 * 4, h = 4 * 8 * 16 * 4;
     assert_int_equal(plan_hbm_bytes(plan, p, &p->code.at[1]), x + w + h);
-    /* it adds to its output, so it reads that, too */
+    /* The instruction adds to its output, so it reads the output, too. */
     assert_int_equal(plan_hbm_bytes(plan, p, &p->code.at[4]), x + h + 2 * w);
     assert_int_equal(plan_comm_bytes(plan, p, &p->code.at[3]), 4 * 8 * 16 * 4);
     assert_int_equal(plan_comm_bytes(plan, p, &p->code.at[1]), 0);

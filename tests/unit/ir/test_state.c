@@ -327,7 +327,7 @@ static void experts_renumbered_on_each_rank_are_refused(void **state)
     assert_string_equal(d->rule, "state-duplicate");
     assert_string_equal(
         d->text, "experts.0.w1.weight, param [0:4, 0:6] is written by both rank 0 and rank 1");
-    assert_int_equal(diag.n_errors, 2); /* both names, not only the first */
+    assert_int_equal(diag.n_errors, 2); /* both names are reported, not only the first */
     diag = diag_in(arena);
     for (uint32_t i = 0; i < slices.n; i++) /* with global numbers there is no error */
         slices.at[i].name =

@@ -57,7 +57,8 @@ typedef struct Case {
 
 static const Case cases[] = {
     {OP_linear, "fff", {{B, S, K}, {K, N}, {B, S, N}}, 1},
-    {OP_linear, "ffF", {{B, S, K}, {K, N}, {B, S, N}}, 1}, /* stores the result in fp32 */
+    /* this kernel stores the result in fp32 */
+    {OP_linear, "ffF", {{B, S, K}, {K, N}, {B, S, N}}, 1},
     {OP_linear_d0, "fff", {{B, S, N}, {K, N}, {B, S, K}}, 1},
     {OP_linear_d1, "ffF", {{B, S, K}, {B, S, N}, {K, N}}, 1},
     {OP_linear_kv, "fff", {{B, S, K}, {K, G, E}, {B, S, G, E}}, 1},

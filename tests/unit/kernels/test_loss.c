@@ -66,8 +66,8 @@ static const Golden golden[] = {
 /* A planted mistake of a rank. */
 typedef enum Bug {
     BUG_none,
-    BUG_gathered,    /* takes all logits as its part, and then sums over ranks */
-    BUG_local_vocab, /* smooths only over its local rows of the vocabulary */
+    BUG_gathered,    /* the rank takes all logits as its part, and then sums over ranks */
+    BUG_local_vocab, /* the rank smooths only over its local rows of the vocabulary */
 } Bug;
 
 typedef struct Split {

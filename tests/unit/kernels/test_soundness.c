@@ -207,7 +207,7 @@ static void case_sizes(Case *c, char named, int64_t size)
                  {'R', 3},          {'O', 7}, {'B', 2}, {'I', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
-    /* has more tokens than the op takes */
+    /* There are more tokens than the op takes. */
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9;
     if (op_has_pairs(c->op)) c->size['A'] = 1, c->size['C'] = 2; /* A and C count halves of B = 2 */
     if (size != 0) c->size[(unsigned char)named] = size;
@@ -369,7 +369,7 @@ static double difference(const Value *a, const Value *b)
     double worst = 0, top = 1e-30;
     for (int64_t i = 0; i < value_numbers(a); i++) {
         double x = value_get(a, i), y = value_get(b, i);
-        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* is also true for NaN */
+        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* this is also true for NaN */
         if (fabs(y) > top) top = fabs(y);
     }
     return worst / top;

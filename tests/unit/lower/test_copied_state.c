@@ -69,7 +69,7 @@ static void lower_by_hand(Lower *l, uint32_t k, Changes changes, uint32_t other)
     const BufferId b = list_push(l->arena, &l->p->buffers, ((Buffer){.bytes = 8, .tensor = k}));
     list_add(l->scratch, &l->emit.access);
     Instr in;
-    memset(&in, 0, sizeof in); /* also clears padding, because tests compare bytes */
+    memset(&in, 0, sizeof in); /* this also clears padding, because tests compare bytes */
     in.op = OP_fill;
     in.stream = STREAM_compute;
     in.origin = FIRST + k;

@@ -14,7 +14,7 @@ typedef enum Use { USE_unused, USE_taken, USE_free, USE_later } Use;
 
 typedef struct Model {
     Use use[UNITS];
-    uint32_t top; /* no unit from here on was ever used */
+    uint32_t top; /* no unit from this number on was ever used */
     uint64_t seed;
 } Model;
 

@@ -567,7 +567,7 @@ static void placement_is_deterministic(void **state)
     Plan *a = periodic(*state, 4, 12, &period), *b = periodic(*state, 4, 12, &period);
     place(a);
     place(b);
-    place(b); /* also when the pass runs on its own result */
+    place(b); /* The offsets must also stay if the pass runs on its own result. */
     assert_true(plans_equal(a, b));
 }
 

@@ -73,7 +73,8 @@ static void buffers_inside_a_kernel_do_not_count_as_written(void **state)
             continue;
         }
         n_inside++;
-        Buffer *moved = (Buffer *)at; /* first to the arena's top, then above it */
+        /* The buffer is moved first to the arena's top, then above it. */
+        Buffer *moved = (Buffer *)at;
         const uint64_t end = plan_written_bytes(p), was = moved->offset;
         moved->offset = p->bytes;
         assert_int_equal(plan_written_bytes(p), end);

@@ -243,7 +243,8 @@ static void operands_have_blocks_along_the_summed_index(void **state)
     t.use_float8 = false;
     const Plan *plain = tiny_plan(&t, false, arena, &d);
     assert_non_null(plain);
-    assert_int_equal(count_maxima(plan), count_maxima(plain)); /* only the maxima of the loss */
+    /* the plan has only the maxima of the loss */
+    assert_int_equal(count_maxima(plan), count_maxima(plain));
 }
 
 /* Sizes that would cut a block are refused, and so are sequences in chunks. */

@@ -373,7 +373,7 @@ static void taking_another_segment_is_reported(void **state)
         Instr *in = &c.p->code.at[pc];
         if (in->op != OP_part_head) continue;
         Attrs a = *graph_attrs_at(&c.plan->graph, in->attrs);
-        a.first += a.first == t.repeat ? 1 : -1; /* takes v in place of k */
+        a.first += a.first == t.repeat ? 1 : -1; /* the op takes v instead of k */
         in->attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
         break;
     }
@@ -424,11 +424,11 @@ static void an_impossible_order_is_reported(void **state)
         &c.plan->graph.deals.deals.at[tensor(c.plan, "layers.0.attention.wqkv.weight")->order];
     Interval *at = &c.plan->graph.deals.intervals.at[d->first], k = at[1];
     assert_int_equal(d->kind, DEAL_segments);
-    at[1] = at[2], at[2] = k; /* stores v before k */
+    at[1] = at[2], at[2] = k; /* the rank stores v before k */
     rejects(&c, "into segments of");
     at[2] = at[1], at[1] = k;
     assert_string_equal(verdict(&c), "");
-    at[1].hi++, at[2].lo++; /* gives k more features than v */
+    at[1].hi++, at[2].lo++; /* the deal gives k more features than v */
     rejects(&c, "into segments of");
     at[1].hi--, at[2].lo--;
     tensor(c.plan, "layers.0.attention.wqkv.weight")->order_dim = 0;

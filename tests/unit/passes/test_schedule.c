@@ -270,7 +270,8 @@ static void wrong_schedules_are_refused(void **state)
     Diag d = diag_in(arena);
     schedule_make(&s, SCHEDULE_1f1b, 2, 1, 2, arena);
     Action swapped = s.of[1].at[0];
-    s.of[1].at[0] = s.of[1].at[1], s.of[1].at[1] = swapped; /* puts backward before forward */
+    /* the backward action comes before the forward one */
+    s.of[1].at[0] = s.of[1].at[1], s.of[1].at[1] = swapped;
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[0].rule, "schedule-stuck");
     assert_non_null(strstr(d.items.at[0].text, "rank 0"));
@@ -282,7 +283,7 @@ static void wrong_schedules_are_refused(void **state)
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[1].rule, "schedule-incomplete");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
-    s.of[0].at[1] = s.of[0].at[0]; /* puts the same action twice */
+    s.of[0].at[1] = s.of[0].at[0]; /* the same action occurs twice */
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[2].rule, "schedule-incomplete");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 5, arena);

@@ -382,7 +382,7 @@ static void a_double_buffer_is_refused_with_zb_h1(void **state)
     t.pp_options.schedule = SCHEDULE_zb_h1;
     t.zero_options.fsdp_double_buffer = true;
     assert_null(tiny_plan(&t, false, arena, &diag));
-    assert_int_equal(diag.n_errors, 1); /* reported once, not for every rank */
+    assert_int_equal(diag.n_errors, 1); /* the error is reported once, not for every rank */
     assert_string_equal(diag.items.at[0].rule, "zero-option");
 }
 

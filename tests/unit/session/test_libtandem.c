@@ -125,7 +125,7 @@ static void numbers_equal_those_of_sim_for_every_shipped_plan(void **state)
         for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
             size_t length = strlen(e->d_name);
             if (length < 5 || strcmp(e->d_name + length - 4, ".lua") != 0) continue;
-            /* only a part of the plans beside it */
+            /* Only some of the plans in this folder are tested. */
             if (strcmp(e->d_name, "h200.lua") == 0) continue;
             /* This plan's costs are measured on this machine and kept in a store. */
             if (strcmp(e->d_name, "tiny_text.lua") == 0) continue;

@@ -135,7 +135,8 @@ static void the_key_contains_the_entries_of_lists(void **state)
     Pattern one = {.path = "layers.*", .loc = {llama, 2}};
     list_push(arena, &a->passes[0].fsdp2.units, one);
     list_push(arena, &b->passes[0].fsdp2.units, one);
-    assert_true(same_key(a, b)); /* although the lists lie at different addresses */
+    /* the keys are equal, although the lists lie at different addresses */
+    assert_true(same_key(a, b));
     b->passes[0].fsdp2.units.at[0].path = "layers.0";
     assert_false(same_key(a, b));
     b->passes[0].fsdp2.units.at[0] = one;

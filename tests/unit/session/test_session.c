@@ -232,7 +232,8 @@ static void a_store_distinguishes_settings(void **state)
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
         Ps kept = step_of(script, db, settings[i]), fresh = step_of(script, "none", settings[i]);
         assert_int_equal(kept, fresh);
-        assert_int_equal(kept, step_of(script, db, settings[i])); /* found in the store */
+        /* the prediction is found in the store */
+        assert_int_equal(kept, step_of(script, db, settings[i]));
     }
 }
 

@@ -115,7 +115,7 @@ static void transactions_keep_all_or_nothing(void **state)
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item WHERE name = 'kept'"), 1);
     assert_int_equal(db_fixture_count(f, db, "SELECT count(*) FROM item"), 1);
     assert_false(db_run(db, &f->d, "INSERT INTO item (name) VALUES ('x')", ""));
-    db_fixture_rule(f, "store-error"); /* it was opened read-only */
+    db_fixture_rule(f, "store-error"); /* the store was opened read-only */
     db_close(db);
 }
 

@@ -203,7 +203,7 @@ static void a_missing_trace_is_added(void **state)
     int64_t id = store_run(f->store, &r, &f->diag);
     r.trace = &trace;
     assert_int_equal(store_run(f->store, &r, &f->diag), id);
-    assert_int_equal(store_run(f->store, &r, &f->diag), id); /* adds them only once */
+    assert_int_equal(store_run(f->store, &r, &f->diag), id); /* the trace is added only once */
     assert_true(store_load_run(f->store, id, f->arena, &q, &back, &f->diag));
     assert_int_equal(back.rows.n, 6);
     assert_int_equal(back.step, 2);
@@ -334,7 +334,7 @@ static void times_of_collectives_are_interpolated(void **state)
     assert_true(cost(f, 1024) == 8000);
     assert_true(cost(f, 2000) == 8000);   /* latency decides the time */
     assert_true(cost(f, 16384) == 32000); /* time is proportional to bytes here */
-    assert_true(cost(f, 10) == 8000);     /* never less than the time of the smallest size */
+    assert_true(cost(f, 10) == 8000);     /* no size is faster than the smallest measured size */
     /* Beyond the largest size, time is proportional to bytes. */
     assert_true(cost(f, 131072) == 256000);
     no_errors(f);
@@ -367,7 +367,7 @@ static void a_store_on_disk_is_read_while_it_is_written(void **state)
     Store *again = store_open(path, true, &f->diag);
     assert_non_null(again);
     assert_int_equal(store_latest_run(again, RUN_measured, &f->diag), id);
-    assert_int_equal(store_run(again, &r, &f->diag), 0); /* it was opened read-only */
+    assert_int_equal(store_run(again, &r, &f->diag), 0); /* the store was opened read-only */
     assert_int_equal(f->diag.n_errors, 1);
     store_close(again);
     remove_store(path);

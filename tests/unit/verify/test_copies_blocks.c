@@ -232,7 +232,7 @@ static void carry_in_rows(Tally *t, const Plan *plan, const BlockCopies *b)
         for (uint32_t i = 0; i < ROW; i++) {
             row[k][i] = (BufferId)list_add(arena, &p->buffers);
             Buffer *own = &p->buffers.at[row[k][i]];
-            /* also copies the bytes between fields */
+            /* This also copies the bytes between fields. */
             memcpy(own, &p->buffers.at[value[0]], sizeof *own);
             own->category = CATEGORY_workspace;
             own->tensor = 0;

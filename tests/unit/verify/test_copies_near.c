@@ -321,7 +321,7 @@ static BufferId add_slot(Program *p, BufferId like, Arena *arena)
 {
     const BufferId b = (BufferId)list_add(arena, &p->buffers);
     Buffer *own = &p->buffers.at[b];
-    memcpy(own, &p->buffers.at[like], sizeof *own); /* also copies the bytes between fields */
+    memcpy(own, &p->buffers.at[like], sizeof *own); /* this also copies the bytes between fields */
     own->category = CATEGORY_workspace;
     own->tensor = 0;
     own->offset = (p->bytes + 255) / 256 * 256;

@@ -49,7 +49,7 @@ typedef struct Subject {
 
 /* Attributes that an op uses, with an instruction that uses them. */
 typedef struct Use {
-    Reach reach; /* never REACH_one */
+    Reach reach; /* this is never REACH_one */
     AttrsId attrs;
     uint32_t program;
     Pc pc; /* 0: only nodes use the attributes */

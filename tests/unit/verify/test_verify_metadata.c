@@ -42,7 +42,8 @@ static void wrong_sizes_of_a_step_are_reported(void **state)
     Spoiled c = make(SHARDED); /* twice the sequences, half as long: the same number of tokens */
     c.plan->step.micro_batch *= 2, c.plan->step.global_batch *= 2, c.plan->step.seq /= 2;
     tells(&c, "tokens in a micro-batch, but `step` states");
-    c = make(SHARDED); /* without a batch size, one more micro-batch than there are */
+    /* Without a batch size, the step has one more micro-batch than the program. */
+    c = make(SHARDED);
     c.plan->step.micro_batch = 0;
     c.plan->step.n_microbatches++;
     tells(&c, "the instructions belong to 4 micro-batches, but `step` states 5");

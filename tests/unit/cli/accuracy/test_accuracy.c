@@ -253,7 +253,7 @@ static void errors_are_those_worked_out_by_hand(void **state)
             assert_int_equal(json_integer_value(json_object_get(g, "not_right")), 0);
         }
     }
-    assert_int_equal(n_seen, 4); /* both quantities, for all rows and for the only source */
+    assert_int_equal(n_seen, 4); /* two quantities, each for all rows and for the only source */
     json_decref(root);
     arena_free(arena);
 }

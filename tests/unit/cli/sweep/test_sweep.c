@@ -333,7 +333,7 @@ static void mistakes_are_reported_before_any_point_runs(void **state)
     arena_free(arena);
 }
 
-/* On a terminal it shows its progress and removes it again; in a pipe it shows nothing. */
+/* On a terminal, a sweep shows its progress and removes it again. In a pipe, it shows nothing. */
 static void progress_is_shown_only_on_terminals(void **state)
 {
     (void)state;
@@ -382,7 +382,7 @@ static int64_t stored(Arena *arena, const char *db)
 {
     Diag d = diag_in(arena);
     Store *store = store_open(db, true, &d);
-    if (store == NULL) return 0; /* it does not exist yet */
+    if (store == NULL) return 0; /* the store does not exist yet */
     DbStatement *st = db_prepare(store_db(store), &d, "SELECT count(*) FROM run", "");
     int64_t n = db_step(st, &d) ? db_int(st, 0) : 0;
     store_close(store);
@@ -430,7 +430,7 @@ static uint32_t n_running(Arena *arena, pid_t group)
         char state, *after = NULL;
         if (end == NULL || strlen(end) < 4) continue;
         state = end[2];
-        strtol(end + 3, &after, 10); /* its parent */
+        strtol(end + 3, &after, 10); /* the process's parent */
         n += state != 'Z' && state != 'X' && strtol(after, NULL, 10) == group;
     }
     closedir(all);
@@ -452,7 +452,8 @@ static void ending_a_sweep_ends_all_its_processes(void **state)
     uint32_t left = n_running(arena, child);
     kill(-child, SIGKILL);
     assert_int_equal(left, 0);
-    assert_in_range(stored(arena, db), 2, 199); /* they ended before all points were done */
+    /* the processes ended before all points were done */
+    assert_in_range(stored(arena, db), 2, 199);
     arena_free(arena);
 }
 
