@@ -27,6 +27,12 @@ for file in "$pack"/build/tandem "$pack"/build/tandem_cuda.so "$pack"/build/test
     done || exit 1
 done
 
+# Every program and script that the steps name is in the pack.
+grep -ohE 'tests/(gpu|bench)[/_][a-z_.]*[a-z]' "$pack/contact" "$pack"/tests/gpu/*.sh | grep -v 'gpu_test$' |
+    sort -u | while read -r named; do
+    [ -f "$pack/$named" ] || [ -x "$pack/build/$named" ] || fail "the pack lacks $named"
+done || exit 1
+
 said=$(clean "$pack/tandem" sim "$pack/scripts/plans/tiny_text.lua" --db sim.db 2>&1) || fail "sim: $said"
 said=$(clean "$pack/tandem" doctor 2>&1)
 echo "$said" | grep -q "^ok  *scripts  *$pack/scripts" || fail "doctor: $said"

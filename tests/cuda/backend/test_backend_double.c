@@ -127,8 +127,9 @@ static void a_copy_may_write_again(void **state)
     assert_true(once > 0 && again > 0);
 }
 
-/* Runs `what` in a child process. Returns the signal that ended it; 0 if it ended normally. */
-static int signal_of(void (*what)(void))
+/* Runs `what` in a child process. Returns the signal that ended it; 0 if it ended normally. If
+ * `follows` is true, the child may go on with its parent's double. */
+static int signal_of_child(void (*what)(void), bool follows)
 {
     fflush(NULL);
     pid_t child = fork();
@@ -136,12 +137,34 @@ static int signal_of(void (*what)(void))
         signal(SIGSEGV, SIG_DFL);
         signal(SIGABRT, SIG_DFL);
         (void)freopen("/dev/null", "w", stderr);
+        if (follows) double_follow();
         what();
         _exit(0);
     }
     int status = 0;
     waitpid(child, &status, 0);
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static int signal_of(void (*what)(void))
+{
+    return signal_of_child(what, true);
+}
+
+static void count_devices(void)
+{
+    int n;
+    cudaGetDeviceCount(&n);
+}
+
+/* Outside of this test, a child that uses CUDA after its parent did ends the test. */
+static void a_child_of_a_user_of_cuda_is_refused(void **state)
+{
+    (void)state;
+    begin("");
+    assert_int_equal(signal_of_child(count_devices, false), SIGABRT);
+    assert_int_equal(signal_of_child(count_devices, true), 0);
+    end();
 }
 
 static void touch_device_memory(void)
@@ -397,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_missing_wait_changes_results),
         cmocka_unit_test(the_default_stream_writes_late),
         cmocka_unit_test(a_copy_may_write_again),
+        cmocka_unit_test(a_child_of_a_user_of_cuda_is_refused),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
         cmocka_unit_test(copies_must_not_overlap),
         cmocka_unit_test(captured_work_runs_only_at_launches),

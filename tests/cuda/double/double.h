@@ -22,6 +22,7 @@
  *   - a copy between bytes that overlap
  *   - a kernel, product or collective on memory of the host
  *   - streams that wait for each other
+ *   - CUDA or NCCL in the child of a process that has used it before the fork
  *   - a host that touches device memory
  *
  * Delayed: all work of streams, also the work of the default stream beside nonblocking streams.
@@ -69,7 +70,8 @@
  *   wrong=OP          every fourth number that kernels of this op make is halved
  *   CALL@N=kill       the process dies of SIGKILL during the call
  *   CALL@N=stop       the process is stopped during the call */
-void double_begin(const char *script);   /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
+void double_begin(const char *script); /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
+void double_follow(void); /* lets a child go on with its parent's double, for tests of the double */
 uint32_t double_calls(const char *call); /* number of calls of this function since double_begin */
 /* Returns true if all objects that were made have been released. Otherwise appends one line for
  * each kind of unreleased objects to `out`. */

@@ -6,6 +6,7 @@
 #include <nccl.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "planner/base/list.h"
 #include "tests/cuda/double/double.h"
@@ -36,6 +37,7 @@ typedef enum ObjectKind {
 } ObjectKind;
 typedef struct World {
     Arena *arena;
+    pid_t user; /* the process that uses the double; 0: none has yet */
     uint64_t seed, n_draws, memory;
     uint32_t queue; /* largest number of tasks that a stream holds; 0: as many as on a device */
     /* number of the stream that runs before all others (0: none); number of streams ever made */

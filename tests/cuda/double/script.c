@@ -119,6 +119,11 @@ void double_begin(const char *script)
     }
 }
 
+void double_follow(void)
+{
+    the.user = getpid();
+}
+
 const char *double_wrong_op(void)
 {
     return world()->wrong;
@@ -164,6 +169,9 @@ Scripted double_script(const char *call)
 {
     Scripted none = {SCRIPT_none, 0};
     if (world()->n_queues == 0) read_environment();
+    if (the.user == 0) the.user = getpid();
+    if (the.user != getpid())
+        double_misuse("CUDA or NCCL in the child of a process that has used it");
     uint32_t n = count(call);
     for (uint32_t i = 0; i < orders.n; i++) {
         const Order *o = &orders.at[i];
