@@ -300,13 +300,15 @@ static void allow_checkpoint_on_close(Db *db)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 }
 
-/* Makes the tables of a new file in the form that they have after all migrations. */
+/* Makes the tables of a new file in the form that they have after all migrations. Also sets the
+ * application's id, in the same transaction. */
 static bool make_tables(Db *db, const Opening *o)
 {
-    char set_version[64];
-    if (o->fresh == NULL) return migrate(db, o);
+    char set_version[64], set_id[64];
+    snprintf(set_id, sizeof set_id, "PRAGMA application_id=%d", DB_APPLICATION_ID);
+    if (o->fresh == NULL) return db_exec(db, set_id, o->d) && migrate(db, o);
     snprintf(set_version, sizeof set_version, "PRAGMA user_version=%" PRIu32, o->n);
-    bool is_made = db_begin(db, o->d);
+    bool is_made = db_begin(db, o->d) && db_exec(db, set_id, o->d);
     for (uint32_t i = 0; is_made && o->fresh[i] != NULL; i++)
         is_made = db_exec(db, o->fresh[i], o->d);
     return is_made && db_exec(db, set_version, o->d) && db_commit(db, o->d);
@@ -314,16 +316,13 @@ static bool make_tables(Db *db, const Opening *o)
 
 static bool set_up_new(Db *db, const char *path, const Opening *o)
 {
-    char set_id[64];
-    snprintf(set_id, sizeof set_id, "PRAGMA application_id=%d", DB_APPLICATION_ID);
     allow_checkpoint_on_close(db);
-    return db_exec(db, set_id, o->d) && make_tables(db, o) &&
-           (path == NULL || choose_journal(db, path, o));
+    return make_tables(db, o) && (path == NULL || choose_journal(db, path, o));
 }
 
-static bool sync_directory(Arena *arena, const char *path)
+static bool sync_file(const char *path)
 {
-    int fd = open(folder_of(path, arena), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     bool is_done = fsync(fd) == 0;
     close(fd);
@@ -347,7 +346,10 @@ static bool refuses_stray_log(const Opening *o)
     return false;
 }
 
-/* Builds the store under a temporary name, then links it to its own name. */
+/* Builds the store under a temporary name, then links it to its own name. No other process uses the
+ * file before that, and no command uses it after a crash. So SQLite keeps its journal in memory and
+ * does not wait for the disk; the complete file is synchronised once. The folder is not
+ * synchronised here: SQLite does that before the first row, when it creates the log. */
 static bool create(const Opening *o)
 {
     Arena *arena = arena_new();
@@ -355,8 +357,11 @@ static bool create(const Opening *o)
     unlink(draft); /* a process with the same id may have been killed and have left this file */
     unlink(arena_print(arena, "%s-journal", draft));
     Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    bool is_built = db != NULL && set_up_new(db, draft, o);
+    bool is_built = db != NULL &&
+                    db_exec(db, "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF", o->d) &&
+                    set_up_new(db, draft, o);
     db_close(db);
+    if (is_built && !sync_file(draft)) is_built = refuse(o, "store-open", strerror(errno));
     bool is_named = is_built && link(draft, o->path) == 0;
     /* another process has created the store first, which is fine */
     if (is_built && !is_named && errno == EEXIST) is_named = true;
@@ -364,8 +369,6 @@ static bool create(const Opening *o)
     if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true;
     if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
     unlink(draft);
-    /* if a crash undoes the rename, the next command creates the store again */
-    if (is_named) (void)sync_directory(arena, o->path);
     arena_free(arena);
     return is_named;
 }
