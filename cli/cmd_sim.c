@@ -58,6 +58,7 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, const Scenari
                                 .backend = costs.backend,
                                 .machine = costs.machine,
                                 .trace = cli->options.sim.trace,
+                                .exact = cli->options.exact,
                                 .unfolded = cli->options.sim.unfolded || scenario->is_uneven,
                                 .uneven = scenario->is_uneven ? &scenario->uneven : NULL,
                                 .imbalance = scenario->imbalance,

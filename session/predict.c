@@ -150,6 +150,7 @@ static bool simulate(const PlanFile *file, Store *store, const PredictOptions *o
     memset(&sim, 0, sizeof sim);
     sim.unfolded = options->unfolded;
     sim.trace = options->trace;
+    sim.exact = options->exact;
     sim.uneven = options->uneven;
     sim.imbalance = options->imbalance;
     sim.loads = options->loads;

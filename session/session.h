@@ -229,6 +229,7 @@ typedef struct PredictOptions {
     /* machine whose measured costs are used; NULL: all costs come from models */
     const char *machine;
     bool trace, unfolded, keep; /* keep: whether to store the prediction */
+    bool exact;                 /* simulate every micro-batch, even if it repeats the one before */
     /* how devices differ; then every rank is simulated. NULL: they do not differ */
     const Unevenness *uneven;
     /* load of the busiest rank of experts / mean load; 1: all are equal */

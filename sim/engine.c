@@ -7,45 +7,6 @@
 #include "sim/compute/imbalance.h"
 #include "sim/engine_private.h"
 
-typedef struct Transit {
-    uint32_t arrivals; /* list of the members that have arrived */
-    uint32_t next_free;
-} Transit;
-
-typedef struct Engine {
-    const Plan *plan;
-    const EngineOptions *options;
-    const Fold *fold;
-    const Code *codes;
-    const Code **code_of; /* [class] */
-    Heap heap;            /* a: class, b: number of a compute instruction */
-    uint32_t *slots;      /* [slot]: list of the members that wait there */
-    uint32_t *gathered;   /* [slot]: how many members have arrived */
-    uint32_t n_slots;
-    LIST(Arrival) arrivals;
-    uint32_t free_arrival;
-    LIST(Transit) transits; /* by the number of the transfer */
-    uint32_t free_transit;
-    /* by the number of the job; a job is a compute instruction that options->device times */
-    LIST(Arrival) jobs;
-    uint32_t free_job;
-    /* net_changed, device_changed: ask the models again for their next events. If only the device
-     * has changed, the network's next event remains the same, unless both share the cores of the
-     * host. If the network has changed, the device is asked, too, because transfers slow kernels
-     * down. */
-    bool net_changed, device_changed, net_busy, device_busy;
-    uint32_t net_id, device_id;
-    Ps net_when, device_when;
-    Ps now, step_start;
-    uint64_t n_ended;
-    Timeline *line;     /* [class] */
-    HostLine *host;     /* [class]: how many bursts of the host have begun */
-    uint32_t **awaited; /* [class][burst]: for how many instructions the host still waits before it
-                           begins the burst */
-    Ps *end_ps;
-    Arena *arena;
-} Engine;
-
 static uint32_t new_arrival(Engine *e, uint32_t class_, Pc pc, uint32_t next)
 {
     uint32_t id = e->free_arrival;
@@ -123,10 +84,6 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
     start_transfer(e, comm, arrivals, sender, receiver);
 }
 
-/* A bit in Event.b. If it is set, the host has issued the instruction; otherwise the instruction
- * has ended. */
-static const Pc ISSUE = UINT32_C(1) << 31;
-
 /* Returns how long a kernel takes alone on a rank of this class. */
 static Ps alone_ps(const Engine *e, uint32_t class_, Pc pc)
 {
@@ -149,6 +106,7 @@ static void begin_issued(Engine *e, uint32_t class_, Pc leader)
         const Step *step = &code->step[pc];
         Moment *moment = moment_of(&e->line[class_], pc);
         moment->reached = moment->start = e->now - e->step_start;
+        if (e->leap != NULL) leap_note(e->leap, class_, pc);
         if (step->comm != 0) {
             reach(e, class_, pc, &code->comms.at[step->comm]);
         } else if (e->options->device == NULL || (step->on_host && !e->options->device->is_host)) {
@@ -297,9 +255,15 @@ static void run_step(Engine *e)
             bool net = e->net_busy && (top == NULL || e->net_when < top->time);
             bool device = e->device_busy && (top == NULL || e->device_when < top->time);
             if (net && device) net = e->net_when < e->device_when;
-            if (net || device) {
-                Ps when = net ? e->net_when : e->device_when;
-                assert(when >= e->now);
+            const bool models = net || device;
+            if (!models && top == NULL) return;
+            const Ps when = !models ? top->time : net ? e->net_when : e->device_when;
+            assert(when >= e->now);
+            if (e->leap != NULL && leap_is_due(e->leap) && when > e->now) {
+                leap_pass(e);
+                continue;
+            }
+            if (models) {
                 e->now = when;
                 if (net)
                     end_transfer(e);
@@ -307,7 +271,6 @@ static void run_step(Engine *e)
                     end_job(e);
                 continue;
             }
-            if (top == NULL) return;
         }
         uint32_t class_ = top->a;
         Pc pc = top->b;
@@ -441,6 +404,7 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
         prepare(&e);
         make_lines(&e, arena);
         make_hosts(&e, arena);
+        if (options->leaps && options->steps <= 1) e.leap = leap_new(&e);
         result->line = e.line;
         result->host = e.host;
     }
@@ -452,6 +416,7 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
     }
     if (ok) {
         result->step_ps = e.now - e.step_start;
+        result->n_left_out = e.n_left_out;
         for (uint32_t c = 0; c < e.fold->n_classes; c++) e.end_ps[c] -= e.step_start;
     }
     arena_free(scratch);

@@ -1,4 +1,4 @@
-/* Declarations that only engine.c, engine_compile.c and engine_stuck.c use. */
+/* Declarations that only the files engine*.c and the folder leap use. */
 #ifndef TANDEM_SIM_ENGINE_PRIVATE_H
 #define TANDEM_SIM_ENGINE_PRIVATE_H
 
@@ -80,6 +80,53 @@ typedef struct Arrival {
     uint32_t next;
 } Arrival;
 
+typedef struct Leap Leap;
+
+typedef struct Transit {
+    uint32_t arrivals; /* list of the members that have arrived */
+    uint32_t next_free;
+} Transit;
+
+typedef struct Engine {
+    const Plan *plan;
+    const EngineOptions *options;
+    const Fold *fold;
+    const Code *codes;
+    const Code **code_of; /* [class] */
+    Heap heap;            /* a: class, b: number of a compute instruction */
+    uint32_t *slots;      /* [slot]: list of the members that wait there */
+    uint32_t *gathered;   /* [slot]: how many members have arrived */
+    uint32_t n_slots;
+    LIST(Arrival) arrivals;
+    uint32_t free_arrival;
+    LIST(Transit) transits; /* by the number of the transfer */
+    uint32_t free_transit;
+    /* by the number of the job; a job is a compute instruction that options->device times */
+    LIST(Arrival) jobs;
+    uint32_t free_job;
+    /* net_changed, device_changed: ask the models again for their next events. If only the device
+     * has changed, the network's next event remains the same, unless both share the cores of the
+     * host. If the network has changed, the device is asked, too, because transfers slow kernels
+     * down. */
+    bool net_changed, device_changed, net_busy, device_busy;
+    uint32_t net_id, device_id;
+    Ps net_when, device_when;
+    Ps now, step_start;
+    uint64_t n_ended;
+    Timeline *line;     /* [class] */
+    HostLine *host;     /* [class]: how many bursts of the host have begun */
+    uint32_t **awaited; /* [class][burst]: for how many instructions the host still waits before it
+                           begins the burst */
+    Ps *end_ps;
+    Arena *arena;
+    uint32_t n_left_out; /* periods */
+    Leap *leap;          /* NULL: no micro-batches are left out any more in this step */
+} Engine;
+
+/* A bit in Event.b. If it is set, the host has issued the instruction; otherwise the instruction
+ * has ended. */
+static const Pc ISSUE = UINT32_C(1) << 31;
+
 /* State of the engine when no event is left but some program has not ended. */
 typedef struct Stuck {
     const Plan *plan;
@@ -93,5 +140,41 @@ typedef struct Stuck {
     uint32_t n_slots;
 } Stuck;
 void engine_report_stuck(const Stuck *s, Diag *d);
+
+/* ---- leap/leap.c: leaves out micro-batches that repeat the ones before them ---- */
+
+/* A point of the simulation: class 0 begins the backward work of a micro-batch. */
+typedef struct LeapMark {
+    Ps at;            /* time since the start of the step */
+    uint32_t *begun;  /* [class]: how many instructions it has begun */
+    uint32_t *bursts; /* [class]: how many bursts its host has begun */
+} LeapMark;
+
+enum { LEAP_MARKS = 4 };
+struct Leap {
+    Pc **begun;        /* [class]: the instructions that it has begun, in order of time */
+    uint32_t *n_begun; /* [class] */
+    Pc *marks;         /* the instructions of class 0 with which marks begin, and then 0 */
+    bool due;          /* a mark is passed at this instant */
+    uint32_t n_passed, n_failed, next_try; /* next_try: no attempt before so many marks */
+    LeapMark mark[LEAP_MARKS];             /* the newest marks, the newest last */
+};
+
+/* Returns NULL if the plan has too few micro-batches. */
+Leap *leap_new(const Engine *e);
+/* Notes that a class begins an instruction. */
+static inline void leap_note(Leap *l, uint32_t class_, Pc pc)
+{
+    l->begun[class_][l->n_begun[class_]++] = pc;
+    if (class_ == 0 && pc == *l->marks) l->due = true;
+}
+/* True if leap_pass must be called before the time advances. */
+static inline bool leap_is_due(const Leap *l)
+{
+    return l->due;
+}
+/* Passes a mark. If the newest periods are equal, leaves out the periods that would be equal to
+ * them. No event of the present instant may be left. */
+void leap_pass(Engine *e);
 
 #endif

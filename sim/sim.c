@@ -147,7 +147,9 @@ bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *option
                             .device = options->alone ? NULL : &device,
                             .fold = fold,
                             .uneven = b,
-                            .steps = options->steps};
+                            .steps = options->steps,
+                            .leaps =
+                                !options->exact && !shared && b == NULL && options->uneven == NULL};
     EngineResult result;
     Repeats repeats;
     bool ok = engine_run(plan, &engine, scratch, &result, d);
@@ -155,6 +157,7 @@ bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *option
     if (ok && longer)
         report->aperiodic =
             shared || !find_repeats(plan, fold, &model, &result, options, scratch, &repeats);
+    report->n_left_out = result.n_left_out;
     cost_counts(cost, &report->counts);
     if (shared)
         cores_counts(cores, &report->counts);

@@ -138,6 +138,7 @@ typedef struct SimOptions {
     /* the plan whose arenas are reported, if buffers of the simulated plan have no offsets: a
      * shorter step of the same ranks; NULL: the simulated plan */
     const Plan *placed;
+    bool exact; /* simulate every micro-batch, even if it repeats the one before it */
 } SimOptions;
 
 /* Device memory under the profile of another system (SimOptions.runtime): the largest over all
@@ -252,6 +253,9 @@ typedef struct SimReport {
                   all zero otherwise */
     uint32_t n_classes; /* number of simulated ranks */
     uint64_t n_events;  /* number of instructions that simulated ranks have finished */
+    /* periods that the engine has left out, because they repeat the ones before them; each has one
+     * micro-batch */
+    uint32_t n_left_out;
     CostCounts counts;
     double n_launches; /* number of kernels on the slowest rank */
     Ps host_ps;        /* how long the slowest rank's host takes to issue all instructions one by
@@ -319,13 +323,18 @@ typedef struct EngineOptions {
     const Fold *fold;
     const struct Imbalance *uneven; /* NULL: all ranks have equally many rows of experts */
     uint32_t steps;                 /* number of steps; 0 stands for one */
+    /* Micro-batches that repeat the ones before them may be left out (leap/leap.c); the result
+     * has their times, too. The models may then depend on nothing but the instructions and
+     * differences of times. */
+    bool leaps;
 } EngineOptions;
 typedef struct EngineResult {
     Ps step_ps; /* time of the last step */
     Ps *end_ps; /* [class]: end of its program, counted from the start of that step */
     uint64_t n_events;
-    Timeline *line; /* [class] */
-    HostLine *host; /* [class] */
+    Timeline *line;      /* [class] */
+    HostLine *host;      /* [class] */
+    uint32_t n_left_out; /* periods of micro-batches that were left out */
 } EngineResult;
 bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
                 Diag *d);

@@ -71,11 +71,12 @@ static bool load(const RowOut *out, RowRun *run, Graph *graph)
     return session_read(out->label, &options, run->arena, &run->config, graph, &run->diag);
 }
 
-/* Simulates the row's plan with `fewer` micro-batches. 0: with all micro-batches of the row. */
-static bool simulate(RowRun *run, Graph *graph, uint32_t fewer)
+/* Simulates the row's plan with `fewer` micro-batches. 0: with all micro-batches of the row. exact:
+ * simulates each of them. */
+static bool simulate(RowRun *run, Graph *graph, uint32_t fewer, bool exact)
 {
     const PlanOptions how = {.unproven = true, .unplaced = true, .fewer = fewer, .by_period = true};
-    const SimOptions once = {.steps = 1};
+    const SimOptions once = {.steps = 1, .exact = exact};
     const PlanFile *file = session_compile(&run->config, graph, &how, run->arena, &run->diag);
     if (file != NULL) run->plan = file->plan;
     return file != NULL && session_simulate(file, &run->config.cluster, &once, run->arena,
@@ -113,9 +114,9 @@ static bool predict_row(const RowOut *out, RowRun *run)
     for (bool first = true; fewer > 0 && run->report.aperiodic; first = false) {
         /* a long pipeline needs more micro-batches until its steps are periodic */
         if (!first) fewer = 4 * fewer <= n ? 2 * fewer : 0;
-        if (fewer > 0 && !simulate(run, &graph, fewer)) return false;
+        if (fewer > 0 && !simulate(run, &graph, fewer, false)) return false;
     }
-    if (fewer == 0) return simulate(run, &graph, 0);
+    if (fewer == 0) return simulate(run, &graph, 0, out->cli->options.exact);
     const Runtime *how = &c->runtime;
     Held less;
     if (stages == 1 || !(how->keeps_outputs || how->keeps_sent || how->keeps_received)) return true;

@@ -28,7 +28,7 @@ static PlanFile *simulate(const Config *config, const Graph *graph, const PlanOp
     Diag d = diag_in(arena);
     Graph *own = arena_alloc(arena, sizeof *own);
     *own = graph_copy(graph, arena);
-    const SimOptions how = {.steps = 1};
+    const SimOptions how = {.steps = 1, .exact = o->fewer == 0};
     PlanFile *file = session_compile(config, own, o, arena, &d);
     if (file == NULL || !session_simulate(file, &config->cluster, &how, arena, report, &d))
         fail_msg("%s: %s", name, d.items.n > 0 ? d.items.at[0].text : "no plan");
