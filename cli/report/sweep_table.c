@@ -274,7 +274,7 @@ static Loc place_of(const SweepKeys *keys, Loc loc)
 }
 
 /* Prints once each warning that all compiled points have in common. */
-static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
+static void print_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows)
 {
     uint32_t first = 0;
     while (first < rows->n && !row_is_predicted(&rows->at[first])) first++;
@@ -292,7 +292,7 @@ static void tell_warnings(Cli *cli, const SweepKeys *keys, const SweepRows *rows
 }
 
 /* Reports once the error that all n points have in common. */
-static void tell_refused(Cli *cli, const SweepKeys *keys, const SweepRow *row, uint32_t n)
+static void print_refusal(Cli *cli, const SweepKeys *keys, const SweepRow *row, uint32_t n)
 {
     Diagnostic told = row->error;
     told.fault = FAULT_input;
@@ -432,7 +432,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     const bool unpowered = sort_by == BY_energy && n_fit > 0 && !rows_powered(rows);
     const RankBy by = sort_by = possible_order(rows);
     qsort(rows->at, rows->n, sizeof *rows->at, by_merit);
-    tell_warnings(cli, keys, rows);
+    print_warnings(cli, keys, rows);
     if (cli->json != NULL) {
         json_t *list = json_array();
         for (uint32_t i = 0; i < rows->n; i++)
@@ -466,7 +466,7 @@ void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
     }
     const SweepRow *alike = refused_alike(rows);
     if (alike != NULL) {
-        tell_refused(cli, keys, alike, rows->n);
+        print_refusal(cli, keys, alike, rows->n);
         return;
     }
     cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,

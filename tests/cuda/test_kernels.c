@@ -321,7 +321,7 @@ static void set_field(OpKind op, const Sizes *sizes, Sizes *own, Attrs *attrs)
 }
 
 enum { MOST_APART = 9 };
-/* most features in products of uneven rows, which are slow on the CPU */
+/* the most features in products of uneven rows, because these are slow on the CPU */
 enum { MOST_UNEVEN = 300 };
 
 static bool has_uneven_rows(OpKind op)

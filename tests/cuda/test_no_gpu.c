@@ -55,14 +55,14 @@ static void look_twice(void)
     no_gpu_ends();
 }
 
-/* This program again, with an argument: its standard output is not in use yet. */
+/* Runs this program again with an argument, so that its standard output is unused at first. */
 static void print_line(void)
 {
     char *arguments[] = {(char *)"test_no_gpu", (char *)"a line", NULL};
     execv("/proc/self/exe", arguments);
 }
 
-/* A program may contain two parts that both look for a GPU. Between them it uses CUDA. */
+/* Two parts of a program may both search for a GPU. The program uses CUDA between the searches. */
 static void test_second_search_after_cuda(void **state)
 {
     (void)state;

@@ -19,8 +19,8 @@
 #include "tests/support/sample.h"
 #include "tests/support/text_diff.h"
 
-/* Seconds of the clock after which a command counts as one that never ends. Most take under a
- * second, but an emulated processor on a busy machine may need a minute. */
+/* A command that takes so many seconds by the clock counts as endless. Most take under a second,
+ * but an emulated processor on a busy machine may need a minute. */
 enum { PATIENCE_S = 300 };
 
 static const char folder[] = TANDEM_SOURCE_DIR "/tests/golden";
@@ -76,8 +76,8 @@ static uint32_t plans(Arena *arena, const char **names, uint32_t room)
     return n;
 }
 
-/* The place of the script must not matter: names in the text are those given on the command line.
- */
+/* Only the name given on the command line may appear in the text, so the place of the script does
+ * not matter. */
 static const char *show(Arena *arena, const char *script, const char *option, const char *value)
 {
     CommandResult r = value != NULL ? COMMAND(arena, PATIENCE_S, "show", script, option, value)
@@ -86,7 +86,7 @@ static const char *show(Arena *arena, const char *script, const char *option, co
     return r.out;
 }
 
-/* Paths in the output become relative to the tree. */
+/* Makes the paths in the output relative to the source tree. */
 static const char *without_tree(Arena *arena, const char *text)
 {
     static const char tree[] = TANDEM_SOURCE_DIR "/";
@@ -117,7 +117,7 @@ static const char *after_pass(Arena *arena, const char **all, const char *name)
     return arena_copy(arena, at, bytes);
 }
 
-static void every_pass_leaves_what_is_committed(void **state)
+static void passes_change_the_graph_as_committed(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -149,8 +149,8 @@ static void every_pass_leaves_what_is_committed(void **state)
     arena_free(arena);
 }
 
-/* The committed text with its seals is a plan by itself: it is read, proven, and has the script's
- * id. */
+/* A committed text together with its seals is a plan: it can be read and proven, and has the id of
+ * the script's plan. */
 static void texts_are_plans(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void texts_are_plans(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pass_leaves_what_is_committed),
+        cmocka_unit_test(passes_change_the_graph_as_committed),
         cmocka_unit_test(texts_are_plans),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

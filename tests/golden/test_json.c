@@ -28,7 +28,7 @@ static void add_key(Keys *keys, const char *path)
     list_push(keys->arena, &keys->all, path);
 }
 
-/* Objects whose keys are data are written {} and not entered. */
+/* An object whose keys are data is written {}, and its keys are not collected. */
 static bool has_free_keys(const char *path)
 {
     static const char *const free[] = {"mesh", "tables", "flattened", "placement[].at",
@@ -106,7 +106,8 @@ static const char *collect_document(Keys *keys, const char *const *arguments)
     return schema;
 }
 
-/* `others`: arguments of the same verb that give other keys, ending in NULL; NULL: none. */
+/* `others`: arguments of the same verb that give other keys, with a NULL at the end; or NULL for
+ * none. */
 static void check(Arena *arena, const char *const *arguments, const char *const *const *others)
 {
     Keys keys = {.arena = arena};

@@ -15,7 +15,7 @@
 
 static const char folder[] = TANDEM_SOURCE_DIR "/tests/golden/net";
 
-static void tables_are_as_kept(void **state)
+static void tables_equal_the_committed_ones(void **state)
 {
     (void)state;
     static const struct {
@@ -49,7 +49,7 @@ static void tables_are_as_kept(void **state)
     }
 }
 
-static void what_is_refused(void **state)
+static void wrong_sizes_and_groups_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -77,8 +77,8 @@ static void what_is_refused(void **state)
     }
 }
 
-/* The cluster comes from a plan. The output has the rows of nccl-tests, with the error of each. */
-static void measured_beside(void **state)
+/* The cluster comes from a plan. The output has the rows of nccl-tests, each with its error. */
+static void measured_times_are_printed_beside(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
@@ -99,9 +99,9 @@ static void measured_beside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_are_as_kept),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(measured_beside),
+        cmocka_unit_test(tables_equal_the_committed_ones),
+        cmocka_unit_test(wrong_sizes_and_groups_are_refused),
+        cmocka_unit_test(measured_times_are_printed_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-/* Times what a step pays for a launch besides the kernel's own work: kernels without work in a row,
- * and between them what the executor adds. These are 4 bytes to the host (the positions that the
- * watching code reads), waits for another stream, and clearing 4 bytes. A line has the time of one
- * launch, in a graph and without one, and what the addition costs in a graph. The last line has
+/* Times the cost of a launch apart from the kernel's work. Launches empty kernels in a row, and
+ * between them does what the executor does: writes 4 bytes to the host (the positions that the
+ * watching code reads), waits for another stream, or clears 4 bytes. A line has the time of one
+ * launch, in a graph and without one, and the cost of the addition in a graph. The last line tries
  * another way to publish positions, which the executor does not use. Without a GPU, the program
  * prints the reason and ends with code 6. */
 #include <cuda.h>
@@ -16,11 +16,11 @@
 
 enum { LAUNCHES = 1000, ROUNDS = 9, WARM = 2, ELEMENTS = 256, MEMORY_OPS_VERSION = 11070 };
 
-/* What follows a kernel. */
+/* What is done after each kernel. */
 typedef enum Addition {
     ADD_nothing,
     ADD_mark,       /* 4 bytes to pinned memory */
-    ADD_some_marks, /* the same, after every 16th kernel */
+    ADD_some_marks, /* the same, but only after every 16th kernel */
     ADD_fork,       /* the next kernel runs on another stream */
     ADD_clear,      /* 4 bytes of device memory set to zero */
     ADD_write,      /* 4 bytes to pinned memory, by cuStreamWriteValue32 */

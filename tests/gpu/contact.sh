@@ -62,7 +62,7 @@ smoke() {
         NCCL_DEBUG=WARN over_tcp "$n" "$port" "$tandem" run "$tiny" --data "$text" --db ranks.db --backend cuda \
             --share-device --graph none --steps 4 --timeout 40 "$@"
     }
-    # A plan's steps, and the time of each kernel against its prediction, in the logs
+    # Runs some steps of a plan. The logs compare the time of each kernel with its prediction.
     steps() { # NAME ARGUMENT...
         plan=$1
         shift

@@ -130,7 +130,7 @@ static void sequences_first_need_no_copies(void **state)
     assert_int_equal(left[2], all[2]);
 }
 
-/* Returns the host's time for one attention, in units of a kernel. All attentions of `phase` take
+/* Returns the host's time for one attention, counted in kernels. All attentions of `phase` take
  * the same time. The gradient launches `ring_kernels` more for each rank of the ring. */
 static double attention_kernels(const char *how, double ring_kernels, Phase phase)
 {

@@ -360,7 +360,7 @@ static void a_short_program_has_its_memory_by_hand(void **state)
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 12 + 12 + 50) * MIB);
     assert_int_equal(s.n_segments, 6);
     runtime.op[OP_silu].scratch =
-        6; /* two of 60 MiB: now the peak is at 2; the 50 later reuse one of them */
+        6; /* two tensors of 60 MiB: the peak moves to 2, and the later 50 MiB reuse one of them */
     s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
     assert_int_equal(s.peak_allocated, stays + 160 * MIB);
     assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 120) * MIB);

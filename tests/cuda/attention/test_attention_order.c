@@ -76,7 +76,8 @@ static void heads_side_by_side_fit_in_half_of_the_cache(void **state)
     assert_true(few > 5);
     /* 4,096 keys and values of a head of 128, in 16 bits, are 2 MiB */
     assert_int_equal(order_beside(&h100, 2 * MIB, 64, true, many), 12);
-    /* few long blocks; then a cache of unknown size */
+    /* With few long blocks, or if the size of the cache is unknown, all heads are visited at
+     * once. */
     assert_int_equal(order_beside(&h100, 2 * MIB, 64, true, 5 * H100_SMS), 64);
     assert_int_equal(order_beside(&h100, 2 * MIB, 64, false, 5 * H100_SMS), 12);
     const CudaContext unknown = {.n_sms = H100_SMS};

@@ -45,7 +45,8 @@ typedef struct World {
     /* queues of the device: CUDA_DEVICE_MAX_CONNECTIONS at the first call */
     int64_t n_queues;
     bool loads_lazily; /* CUDA_MODULE_LOADING at the first call */
-    /* NCCL_RUNTIME_CONNECT at the first call; true: a collective connects ranks at its first use */
+    /* a collective connects its ranks only when it is first used; NCCL_RUNTIME_CONNECT at the first
+     * call of the double */
     bool connects_late;
     /* only one node of a graph runs at a time, in the order of the capture */
     bool serial;

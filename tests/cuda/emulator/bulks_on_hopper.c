@@ -83,7 +83,8 @@ void bulk_add(float *to, unsigned char *from, uint32_t bytes)
     begin_bulk(to, from, bytes, true);
 }
 
-/* The thread works alone in its warp, so no barrier of lanes precedes its next arrival. */
+/* For watch.c, an arrival covers the accesses before the warp's last barrier. The thread works
+ * alone in its warp and meets no barrier of lanes, so one is reported here. */
 void bulks_read(void)
 {
     struct Turn *t = &turns[threadIdx.x];

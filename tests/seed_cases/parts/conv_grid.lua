@@ -1,6 +1,6 @@
--- A convolution of a field, and where it strides a transposed one back to the grid. kernel, stride: of the
--- convolution; rows, columns: padding that is added before and taken away behind, from behind the poles if earth;
--- latitude: weigh the rows.
+-- A convolution of a field. If it strides, a transposed convolution brings the field back to the grid.
+-- Options: kernel and stride of the convolution; rows and columns of padding, which is added before the
+-- convolution and removed after it, and comes from beyond the poles if earth is set; latitude: weigh the rows.
 local nn = require "tandem.nn"
 
 local function build(c)

@@ -394,8 +394,8 @@ static void folded_is_unfolded(void **state)
     assert_true(folded_away > 300);
 }
 
-/* Sharing links never makes a program faster than each transfer alone. It never makes it slower
- * than all transfers one after another. */
+/* A program whose transfers share links is never faster than if each transfer had the links to
+ * itself. It is never slower than if the transfers ran one after another. */
 static void sharing_lies_between_bounds(void **state)
 {
     (void)state;
