@@ -117,8 +117,8 @@ static void classes_are_those_of_a_slow_method(void **state)
 }
 
 /* Links of one colour form one class, and classes are numbered in the order of their first use.
- * Links that no message uses have no class. The colours
- * of this test agree in their last bits, as hashes may by chance. */
+ * Links that no message uses have no class. The colours of this test agree in their
+ * last bits, as hashes may by chance. */
 static void links_of_one_colour_are_one_class(void **state)
 {
     (void)state;

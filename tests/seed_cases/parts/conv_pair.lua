@@ -1,5 +1,5 @@
--- Two 1x1 convolutions, 8 -> 16 -> 8 channels: the first split by columns, the second by rows. column: options of
--- the first.
+-- Two 1x1 convolutions with 8 -> 16 -> 8 channels. tp splits the first by columns, the second by rows. `column`
+-- has options of the first.
 local nn = require "tandem.nn"
 
 local function build(c)

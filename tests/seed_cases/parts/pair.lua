@@ -1,5 +1,6 @@
--- A column and a row linear 8 -> 16 -> 8 with biases, as a model of tokens. pair { opted = false } names no
--- style; pair { column = "norm" } asks for a style of a module that is not a linear.
+-- A model of tokens: two linear modules with biases, 8 -> 16 -> 8. tp splits the first by columns, the second by
+-- rows. pair { opted = false } names no style; pair { column = "norm" } names the style of a module that is not
+-- linear.
 local nn = require "tandem.nn"
 
 return function(options)
