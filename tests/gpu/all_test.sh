@@ -24,6 +24,7 @@ touch "$pack/build/tandem_cuda.so"
 program "$pack/build/tandem" 'case $1 in doctor) echo "ok gpu 0"; exit ;; compare) echo table; exit ;; esac
 echo "{ \"last_loss\": 2.5 }"'
 program "$pack/build/tests/gpu_bench_rows" 'echo "a row: 5 us"; sleep 600'
+program "$pack/build/tests/gpu_bench_launches" 'echo "a launch: 2 us"'
 program "$pack/build/tests/gpu_bench_attention" 'echo "a shape: 5 ms"; exit 3'
 program "$pack/build/tests/gpu_test_fine" '[ "$TANDEM_FEW_CASES" = 1 ]'
 program "$pack/build/tests/gpu_test_broken" 'echo wrong; exit 3'
