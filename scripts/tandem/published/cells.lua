@@ -128,7 +128,7 @@ local sharing = { "zero[%s_%-]*%d?", "[fh]sdp%d?", "hybrid", "dist%a*[%s_%-]*opt
 local function has_several(text)
   if text:find "hsdp" or text:find "hybrid" then return false end
   return text:find "%f[%w%.][0-3]%s*[/|&]%s*%a*%-?[0-3]%f[^%w%.]" or text:find "%f[%w%.][0-3]%s*%-%s*[0-3]%f[^%w%.]" or text:find "[0-3]%s*–%s*[0-3]%f[^%w]" or text:find "zero[%s_%-]*[0-3]%s*[/|&%-]%s*[0-3]%f[^%w]" or
-    text:find "%f[%w][%a]*[%s%-]*[0-3]%s+or%s+%a*[%s%-]*[0-3]%f[^%w]" or text:find "[0-3]%s+to%s+%a*[%s%-]*[0-3]%f[^%w]" or text:find "zero[%s_%-]*[0-3]%s*,%s*[0-3]%f[^%w]"
+    text:find "%f[%w][%a]*[%s%-]*[0-3]%s+or%s+%a*[%s%-]*[0-3]%f[^%w]" or text:find "[0-3]%s+to%s+%a*[%s%-]*[0-3]%f[^%w]" or text:find "zero[%s_%-]*[0-3]%s*,%s*[0-3]%s*$" or text:find "[0-3]%s*,%s*[0-3]%s*,?%s*a?n?d?%s*,?%s*[0-3]%f[^%w]"
 end
 
 -- Returns the stage that a text in lower case names; nil: it names none, several, or in unknown words. A stage of a pipeline does not count.

@@ -102,7 +102,8 @@ local function fill_model(row)
   end
   local shaped = not is_open(row.d_model) and not is_open(row.n_layers)
   local layers = (row.model or ""):lower():match "%f[%w](%d+)[%s_%-]*layers?%f[%A]"
-  if layers and is_open(row.n_layers) then row.n_layers = layers end
+  local other = layers and (row.model:lower():find "recomp" or row.model:lower():find "dense" or row.model:lower():find "first" or row.model:lower():find "last")
+  if layers and not other and is_open(row.n_layers) then row.n_layers = layers end
   if entry and not entry.e and is_open(row.moe_experts) and catalog.names_experts(row.model) then refuse("the experts are not stated, and no public configuration is known: %s", row.model) end
   if entry and is_open(row.n_layers) and catalog.names_part(row.model) then refuse("the sizes of this version of the model are not stated: %s", row.model) end
   local same = entry and (not shaped or tonumber(row.d_model) == entry.d)
@@ -181,7 +182,7 @@ end
 -- configuration files, the precision of most of these files counts.
 local function fill_precision(row)
   if not is_open(row.precision) then return end
-  for _, key in ipairs { "framework", "model", "flag" } do
+  for _, key in ipairs { "framework", "model" } do
     for _, name in ipairs { "mxfp8", "nvfp4", "float8", "fp8", "bf16", "fp16" } do
       if cells.affirms(row[key], "%f[%w]" .. name .. "%f[^%w]") then return assume(row, "precision", name, ("the cell %s names it"):format(key)) end
     end
@@ -341,7 +342,7 @@ local function fill_batch(row)
   local name = (row.model or ""):lower()
   local length, unit = name:match "%f[%a]seq%a*[%s_%-=:]*(%d+)(k?)%f[%W]"
   if name:find "^bert" and name:find "phase%s*1%f[%D]" then length, unit = "128", "" end
-  if length then assume_open(row, "seq", tonumber(length) * (unit == "k" and 1024 or 1), "the name of the model gives it") end
+  if length and tonumber(length) > 64 or unit == "k" then assume_open(row, "seq", tonumber(length) * (unit == "k" and 1024 or 1), "the name of the model gives it") end
   assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
   if is_open(row.micro_batch) then
     local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data // (row.directions or 1) // count(row, "accumulated", 1) or 1

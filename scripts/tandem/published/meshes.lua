@@ -187,9 +187,9 @@ end
 -- Fills open degrees that the name of the framework or of the model gives: "Megatron-LM (TP=4, PP=2)", "gpt3_mcore_tp2_pp2".
 local function named_elsewhere(row)
   for _, place in ipairs { "framework", "model" } do
-    local found = named((row[place] or ""):gsub("%d+%.%d[%d%.]*", " "), "framework")
-    for _, key in ipairs { "tp", "pp", "vp", "cp", "ep", "etp" } do
-      if found[key] and cells.is_open(row[key]) then row[key] = found[key] end
+    local found = named((row[place] or ""):gsub("%d+%.%d[%d%.]*", " "):gsub("1[fF]1[bB]", " "), "framework")
+    for _, key in ipairs { "tp", "pp", "cp", "ep", "etp" } do
+      if found[key] and tonumber(found[key]) <= 1024 and cells.is_open(row[key]) then row[key] = found[key] end
     end
   end
 end

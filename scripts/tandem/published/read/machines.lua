@@ -39,11 +39,13 @@ end
 
 local is_node = { [1] = true, [2] = true, [4] = true, [8] = true, [16] = true }
 
--- Returns the GPUs of a node that a text in lower case states: "4/node", "8 per node", "4xH200/node", "8 GPUs a node".
-local function stated(text)
+-- Returns the GPUs of a node that a text in lower case states: "8 GPUs a node", "4xH200/node", and in the cell of the GPU also
+-- "4/node" and "8 per node". In the cell of the network, such numbers may count cards.
+local function stated(key, text)
   local chip = "[ghabvlm][bhi]?%d%d%d?%d?%a*"
-  local n = text:match "%f[%d](%d+)%s*/%s*node" or text:match "%f[%d](%d+)%s*%a*%s+per%s+node" or text:match "%f[%d](%d+)%s*gpus?%s*/%s*node" or
-    text:match "%f[%d](%d+)%s*gpus?%s+an?%s+node" or text:match("%f[%d](%d+)%s*x?%s*" .. chip .. "%s*/%s*node") or text:match("%f[%d](%d+)%s*x?%s*" .. chip .. "%s+per%s+node")
+  local n = text:match "%f[%d](%d+)%s*gpus?%s*/%s*node" or text:match "%f[%d](%d+)%s*gpus?%s+an?%s+node" or text:match "%f[%d](%d+)%s*gpus?%s+per%s+node" or text:match "%f[%d](%d+)%-gpu%f[%A]" or
+    text:match("%f[%d](%d+)%s*x?%s*" .. chip .. "%s*/%s*node") or text:match("%f[%d](%d+)%s*x?%s*" .. chip .. "%s+per%s+node")
+  if not n and key == "gpu" then n = text:match "%f[%d](%d+)%s*/%s*node" or text:match "%f[%d](%d+)%s+per%s+node" end
   return is_node[tonumber(n) or 0] and tonumber(n) or nil
 end
 
@@ -64,7 +66,7 @@ function m.fill(row)
   for _, key in ipairs(places) do
     text = (row[key] or ""):lower()
     if cells.is_open(row.gpus_per_node) and key ~= "n_gpus" and key ~= "gpus_per_node" then
-      local n = stated(text)
+      local n = stated(key, text)
       if n then row.gpus_per_node = tostring(n) end
     end
   end
@@ -90,7 +92,7 @@ function m.gpu(row)
   local name = "[ghabv]b?h?%d%d%d"
   local two = text:find(name .. "%s*[/|,&]%s*" .. name) or text:find(name .. "%s+or%s+" .. name) or text:find(name .. "%s+and%s+" .. name)
   local sizes = text:find "%f[%d]%d+%s*g?i?b?%s*[/|]%s*%d+%s*gi?b" or text:find "%f[%d]%d+%s*g?i?b?%s+or%s+%d+%s*gi?b"
-  if two or sizes and not text:find "gh200" then cells.refuse("gpu names several devices: %s", row.gpu:sub(1, 60)) end
+  if two or sizes and not text:find "gh200" and not text:find "mi250" then cells.refuse("gpu names several devices: %s", row.gpu:sub(1, 60)) end
   if known then row.gpu = known[2] return end
   row.gpu = row.gpu:gsub("_", "-"):gsub("^([HAB])%-(%d%d%d)", "%1%2")
 end

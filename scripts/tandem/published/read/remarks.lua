@@ -10,15 +10,16 @@ local keys = { "optimizer", "precision", "ac", "zero_stage", "compile", "sp", "a
 -- Words that begin a comparison with another run.
 local comparisons = { "vs%f[%A]%.?", "versus%f[%A]", "compared%s+%a+%f[%A]", "instead%s+of%f[%A]", "rather%s+than%f[%A]", "as%s+opposed%s+to%f[%A]" }
 
--- Returns a cell without comparisons: "AdamW (vs Muon)" and "AdamW, instead of Muon" become "AdamW". A cell that begins with one
--- stays as it is.
+-- Returns a cell without comparisons in brackets or after a comma: "AdamW (vs Muon)" and "AdamW, instead of Muon" become "AdamW".
+-- "full vs selective" stays, because it may describe two runs.
 local function uncompared(text)
   for _, words in ipairs(comparisons) do
     local at = text:lower():find("%f[%a]" .. words)
     if at then
       local open, close = text:sub(1, at - 1):find "[%(%[][^%)%]]*$", text:find("[%)%]]", at)
       local before = text:sub(1, (open or at) - 1):match "^(.-)[%s,;%-]*$"
-      if before ~= "" then text = before .. (open and close and text:sub(close + 1) or "") end
+      local apart = open or text:sub(1, at - 1):find "[,;]%s*$"
+      if before ~= "" and apart then text = before .. (open and close and text:sub(close + 1) or "") end
     end
   end
   return text

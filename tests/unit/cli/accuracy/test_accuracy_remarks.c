@@ -22,7 +22,7 @@
 
 static const SpelledRow same[] = {
     /* comparisons, and defaults of options */
-    {"optimizer=AdamW", {"AdamW (vs Muon)", "\"AdamW, instead of Muon\"", "AdamW vs. Lion"}},
+    {"optimizer=AdamW", {"AdamW (vs Muon)", "\"AdamW, instead of Muon\"", "\"AdamW, vs. Lion\""}},
     {"precision=bf16", {"bf16 (vs fp8)", "\"bf16, as opposed to fp8\"", "bf16 (default fp32)"}},
     {TITAN "ac=full", {"ac=full (vs selective)", "ac=full (default: selective)"}},
     {"zero_stage=1", {"1 (vs 3)", "ZeRO-1 (default 0)"}},
@@ -54,6 +54,10 @@ static const SpelledRow same[] = {
       "gpu=A100 40GB (Perlmutter);gpus_per_node=",
       "gpu=A100;interconnect=Perlmutter;gpus_per_node="}},
     {NODES "gpu=GH200;gpus_per_node=4", {"gpus_per_node="}},
+    {NODES "gpu=A100;gpus_per_node=4", {"gpus_per_node=;gpu=HGX A100 4-GPU"}},
+    /* cards of a node are not its GPUs */
+    {NODES "gpu=A100;gpus_per_node=8;interconnect=4 HDR NICs per node", {"gpus_per_node="}},
+    {NODES "gpu=A100;gpus_per_node=8;interconnect=IB 4 per node", {"gpus_per_node="}},
     /* models */
     {NAMED "model=codellama-34b;vocab=32000", {"model=llama2 34B", "model=Llama-2-34b"}},
     {NAMED "model=bloom-1.7b;tp=1;n_gpus=1;framework=Megatron-DeepSpeed", {"model=bloom-1b7"}},
@@ -91,6 +95,7 @@ static const SpelledRow same[] = {
     {"pp=2;model=llama_tp2_pp2;n_layers=4", {"tp=;pp="}},
     {"framework=torchtitan 2026 (float8);" TITAN "precision=float8;missing=x", {"precision="}},
     {"seq=1024;missing=x", {"seq=;model=llama3-8b (seq 1k)"}},
+    {"framework=Megatron-LM;pp=;tp=1;sp=0;missing=x", {"framework=Megatron-LM (PP 1F1B)"}},
     /* one cell for two columns */
     {"n_layers=4;mtp_layers=1",
      {"n_layers=4+1 MTP;mtp_layers=", "n_layers=4 (+1 MTP);mtp_layers="}},
@@ -124,6 +129,10 @@ static const char *const doubtful[][2] = {
     {"global_batch_seqs=32 (grad accum 3)", "do not agree"},
     {"global_batch_seqs=96 microbatches", "micro-batches"},
     {"d_ff=11k", "d_ff"},
+    {"ac=full vs selective", "ac"},
+    {"zero_stage=\"ZeRO-1, 2\"", "zero_stage"},
+    {"zero_stage=\"stages 1, 2 and 3\"", "zero_stage"},
+    {"global_batch_seqs=4 x 2048;seq=", "global_batch_seqs"},
     {"vp=2 layers/chunk;pp=2;n_layers=;model=x", "vp"},
     {"moe_ffn=;moe_shared_ffn=2;" MIXTURE, "moe_shared_ffn"},
 };
