@@ -136,7 +136,7 @@ local function named_stage(cell)
   cell = cell:gsub("pipe%a*[%s_%-]*stages?[%s_=:%-]*%d*", "")
   if has_several(cell) then return nil end
   if cell:find "^%s*ddp" and cell:find "dist%a*[%s_-]*optimizer" and not cell:find "optimizer[%s:=]+no" then return 1 end -- Megatron's DDP can shard the optimizer
-  local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_=:-]*(%d)" or cell:match "stage[%s_=:-]*(%d)"
+  local digit = cell:match "^%s*(%d)%f[^%w]" or cell:match "zero[%s_-]*stage[%s_=:-]*(%d)" or cell:match "zero[%s_=:-]*(%d)" or cell:match "stage[%s_=:\"'-]*(%d)"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end
   digit = cell:match "%f[%a]z%-?(%d)%f[%W]" or cell:match "_z(%d)%f[%W_]"
   if digit then return tonumber(digit) <= 3 and tonumber(digit) or nil end

@@ -20,13 +20,14 @@ local m = {}
 local frameworks = {
   { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
   { "automodel", zero_stage = "3", sp = "0" }, { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
-  { "nvidia", zero_stage = "1", sp = "1" }, { "rocm", zero_stage = "1", sp = "1" },
-  { "llmboost", zero_stage = "1", sp = "1" }, { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
+  { "^megatron", zero_stage = "0" }, { "nanotron", zero_stage = "0" },
   { "internevo", zero_stage = "1", sp = "0" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", sp = "1", whole = true },
   { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
   { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
   { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
+  -- names of containers come last, because a container may have any framework: "torchtitan (ROCm)"
+  { "nvidia", zero_stage = "1", sp = "1" }, { "rocm", zero_stage = "1", sp = "1" }, { "llmboost", zero_stage = "1", sp = "1" },
 }
 
 -- Frameworks that have no tensor and pipeline parallelism, or use them only on request. If a row of

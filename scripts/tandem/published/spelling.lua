@@ -430,7 +430,11 @@ function m.normalise(row)
   if not cells.is_open(row.gpu) then machines.gpu(row) end
   meshes.split(row)
   if not cells.is_open(row.sp) then sequences(row) end -- before the batch, whose reading depends on the ranks that share a sequence
-  for _, key in ipairs { "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch" } do -- the framework chose, and the row does not say what
+  if cells.has(row, "micro_batch", "^%s*auto%a*%s*$") then
+    cells.note("the framework chose the micro-batch; one sequence is assumed")
+    row.micro_batch = "1"
+  end
+  for _, key in ipairs { "tp", "pp", "vp", "cp", "ep", "dp_shard", "dp_replicate" } do -- the framework chose, and the row does not say what
     if cells.has(row, key, "^%s*auto%a*%s*$") or cells.has(row, key, "^%s*searched") then row[key] = "" end
   end
   for _, key in ipairs(counts) do

@@ -248,6 +248,8 @@ local function batch(row)
   n = text:match "^(%d+)%s*%a*%s*/%s*dp%f[%A][%s%a]*$" or text:match "^(%d+)%s*%a*%s*per%s+dp%f[%A][%s%a]*$" or text:match "^(%d+)%s*%a*%s*per%s+data[%s%-]*parallel%s+%a+$" or
     text:match "^(%d+)%s*%a*%s*per%s+replica$" or text:match "^(%d+)%s*%a*%s*/%s*replica$"
   if n then row.global_batch_seqs = n .. " per DP" return end
+  local first, second = text:gsub("×", "x"):gsub("(%d),(%d%d%d)", "%1%2"):match "tok%a*%s*%((%d+)%s*x%s*(%d+)[%s%a]*%)$"
+  if first and (first == row.seq or second == row.seq) then row.global_batch_seqs = first == row.seq and second or first return end
   if cells.is_open(row.seq) then return end -- a factor may be the length
   local plain = text:gsub("/%s*gpu", ""):gsub("/%s*device", ""):gsub("gpus?", ""):gsub("×", "x"):gsub("%*", "x"):gsub("%s+", "")
   if not plain:find "^%d+x%d+$" and not plain:find "^%d+x%d+x%d+$" then return end

@@ -82,7 +82,11 @@ function m.fill(row)
     local bare = (row.gpu or ""):upper():match "^%s*N?V?I?D?I?A?M?%s*([AHVG][H]?%d%d%d)%s*$"
     if known and known[2] and bare and (gpus.find(known[2]) or ""):find("^" .. bare .. "%-") then row.gpu = known[2] end
   end
-  if cells.is_open(row.gpus_per_node) and (row.gpu or ""):upper():find "GH200" then row.gpus_per_node = "4" end
+  -- "8x H100" and "2 nodes": the GPU's cell gives those of a node
+  local each = (row.gpu or ""):match "^%s*(%d+)%s*[xX]%s*%a"
+  if cells.is_open(row.gpus_per_node) and is_node[tonumber(each) or 0] and (row.n_gpus or ""):lower():find "^%s*%d*%s*%a*%s*node" then row.gpus_per_node = each end
+  -- a node has four superchips
+  if cells.is_open(row.gpus_per_node) and (row.gpu or ""):upper():find "G[HB][23]00" then row.gpus_per_node = "4" end
 end
 
 -- Gives the cell `gpu` the library's words: the GPU of a cloud's machine, "H100" for "H-100". A cell that offers several GPUs is refused.

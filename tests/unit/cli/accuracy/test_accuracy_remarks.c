@@ -55,6 +55,8 @@ static const SpelledRow same[] = {
       "gpu=A100;interconnect=Perlmutter;gpus_per_node="}},
     {NODES "gpu=GH200;gpus_per_node=4", {"gpus_per_node="}},
     {NODES "gpu=A100;gpus_per_node=4", {"gpus_per_node=;gpu=HGX A100 4-GPU"}},
+    {NODES "gpu=H100-SXM", {"gpu=8x H100-SXM;gpus_per_node=;n_gpus=2 nodes"}},
+    {NODES "gpu=GB200 NVL4;gpus_per_node=4", {"gpus_per_node="}},
     /* cards of a node are not its GPUs */
     {NODES "gpu=A100;gpus_per_node=8;interconnect=4 HDR NICs per node", {"gpus_per_node="}},
     {NODES "gpu=A100;gpus_per_node=8;interconnect=IB 4 per node", {"gpus_per_node="}},
@@ -80,6 +82,10 @@ static const SpelledRow same[] = {
     {"global_batch_seqs=32;tp=1;sp=0;pp=8;n_layers=8", {"32 microbatches"}},
     {"global_batch_seqs=32", {"32 (grad accum 8)"}},
     {"d_ff=14336;missing=x", {"14.3k"}},
+    {"global_batch_seqs=1024;missing=x", {"1M tokens (1024 x 1024)", "1.05M tokens (1024 × 1024)"}},
+    {"micro_batch=1;missing=x", {"auto"}},
+    {"framework=torchtitan (ROCm);" FSDP "missing=x", {"zero_stage="}},
+    {TITAN, {"zero_stage={'stage': 3}"}},
     {"d_model=4096;d_ff=4096;missing=x", {"4.1k"}},
     {"vp=2;pp=2;n_layers=8", {"vp=2 layers/chunk"}},
     /* sequence parallelism */
