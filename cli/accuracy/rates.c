@@ -19,7 +19,8 @@ double percentage(const char *text)
     end += 1 + strspn(end + 1, " ");
     /* "81 % of 80 GB", but not "81 % of reserved" */
     const bool of_device = strncmp(end, "of ", 3) == 0 && strtod(end + 3, NULL) > 0;
-    return *end == 0 || of_device ? value / 100 : NAN;
+    const bool remark = *end == '(' && end[1 + strcspn(end + 1, "(")] == 0; /* "78% (62 GiB)" */
+    return *end == 0 || of_device || remark ? value / 100 : NAN;
 }
 
 /* Returns true if the cell says that its number is the sum over several devices: "96k (total)",

@@ -323,6 +323,19 @@ static bool is_other_part(const Csv *csv, uint32_t row, uint64_t device_bytes)
     return !(ratio > 0.85 && ratio < 1.15); /* GB for GiB, and memory that the driver keeps */
 }
 
+/* Returns true if the cell says that its number was not measured on one device: an estimate, or the
+ * sum over several devices. */
+static bool is_no_measurement(const char *kind)
+{
+    static const char *const words[] = {"estimat",   "analytic", "simulat",   "predict",
+                                        "theoretic", "modelled", "modeled",   "calculat",
+                                        "all gpus",  "sum over", "sum of",    "total over",
+                                        "total of",  "per node", "node tota", NULL};
+    for (size_t i = 0; words[i] != NULL; i++)
+        if (cell_has(kind, words[i])) return true;
+    return false;
+}
+
 /* Scores the memory of a row. The profile says which kind of memory the framework reports, unless
  * the row itself says it. */
 static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
@@ -331,6 +344,9 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const double bytes = memory_of(csv, out->row, run->config.cluster.device.memory_bytes);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
+    /* no device holds more than its memory; some of the rest is a number in GB read as GiB */
+    if (bytes > 1.15 * (double)run->config.cluster.device.memory_bytes) return;
+    if (is_no_measurement(kind) || is_no_measurement(csv_cell(csv, out->row, "peak_mem"))) return;
     /* "39.3 GB (reserved)" */
     const char *cell = csv_cell(csv, out->row, "peak_mem");
     if (!cell_has(kind, "reserved") && !cell_has(kind, "alloc") &&

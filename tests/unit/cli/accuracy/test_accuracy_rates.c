@@ -253,6 +253,20 @@ static void words_around_a_number_are_read(void **state)
     arena_free(arena);
 }
 
+/* Estimates, sums over devices, and more memory than a device has are no measurements. */
+static void memory_that_no_device_used_is_not_scored(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "peak_mem_kind=estimated GiB",          "peak_mem_kind=simulated",
+        "peak_mem_kind=total over 8 GPUs (GB)", "peak_mem_kind=GB (sum of all GPUs)",
+        "peak_mem=40 GB (theoretical)",         "peak_mem=499 GB"};
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!isnan(measured(arena, rows[i], "memory"))) fail_msg("scored: %s", rows[i]);
+    arena_free(arena);
+}
+
 /* A number with other marks than those between thousands is not read. Nor is a range whose second
  * number lacks the unit of the first, nor a rate of several devices. */
 static void doubtful_numbers_are_not_read(void **state)
@@ -289,6 +303,7 @@ static void a_percentage_of_memory_is_a_share_of_the_device(void **state)
     assert_true(fabs(measured(arena, "peak_mem=40%", "memory") / device - .4) < 1e-9);
     assert_true(fabs(measured(arena, "peak_mem=~40.5 %", "memory") / device - .405) < 1e-9);
     assert_true(isnan(measured(arena, "peak_mem=140%", "memory")));
+    assert_true(fabs(measured(arena, "peak_mem=40% (32 GiB)", "memory") / device - .4) < 1e-9);
     assert_true(fabs(measured(arena, "peak_mem=40% of 80 GB", "memory") / device - .4) < 1e-9);
     static const char *const parts[] = {"peak_mem=81 % of reserved", "peak_mem=85% of 14.5 GiB",
                                         "peak_mem=12.3 GiB of 14.5 GiB", "peak_mem=12.3 of 14.5"};
@@ -308,6 +323,7 @@ int main(void)
         cmocka_unit_test(words_around_a_number_are_read),
         cmocka_unit_test(doubtful_numbers_are_not_read),
         cmocka_unit_test(a_percentage_of_memory_is_a_share_of_the_device),
+        cmocka_unit_test(memory_that_no_device_used_is_not_scored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
