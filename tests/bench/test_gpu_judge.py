@@ -299,7 +299,7 @@ class WholeRuns(unittest.TestCase):
             self.assertFalse(result["plans"][0]["torch"]["run"])
 
 
-# Only the part that is reached before the first allocation, which fails.
+# A fake PyTorch. It has only what is used before the first allocation, which fails.
 FAKE_TORCH = """
 import sys, types
 __version__ = "%s"

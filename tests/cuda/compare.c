@@ -1,4 +1,4 @@
-/* See compare.h. Each case runs with memory that no kernel may touch around every argument. */
+/* See compare.h. In each case, guards surround every argument. No kernel may touch them. */
 #include "tests/cuda/compare.h"
 
 #include <setjmp.h>
@@ -160,7 +160,7 @@ static int32_t draw_id(const Bench *b, uint32_t arg, int64_t i, int64_t n_ids)
     return (int32_t)(rng_u64(12, arg, (uint64_t)i) % (uint64_t)n_ids);
 }
 
-/* Fills both with numbers that the device's type can hold. */
+/* Fills the CPU's and the device's input with equal numbers, which the device's type can hold. */
 static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
 {
     Value *v = &b->device[arg], *x = &b->exact[arg];

@@ -1,9 +1,9 @@
 #!/bin/sh
 # check.sh BUILD [OUT]: the checks that need a GPU, on one GPU: one line for each check, and
 # gpu-check.json in OUT, which is BUILD unless it is named. Programs of one process run side by side.
-# Ranks that share the GPU run alone. A check that cannot run here, or for which no time is left of
-# 450 s, is skipped and counted separately. Lines that a passing program prints with "told: " appear
-# below its line, and in the JSON. TANDEM_CHECK_LOGS names a folder for each check's output,
+# Ranks that share the GPU run alone. A check is skipped, and counted separately, if it cannot run
+# here, or if the 450 s are used up. Lines that a passing program prints with "told: " appear below
+# its line, and in the JSON. TANDEM_CHECK_LOGS names a folder for each check's output,
 # TANDEM_CHECK_JOBS the number of checks side by side. Exit code 0: some passed, none failed; 1: one
 # failed, or nothing was checked; 6: there is no GPU here.
 # shellcheck disable=SC2317 # checks.sh calls the functions below by name
@@ -97,7 +97,7 @@ with_mpirun 'two ranks on one GPU, through the host, graphs or none' \
     ranks_that_share_the_gpu host one --set mesh.tp=1
 with_mpirun 'four ranks on one GPU, through the host, graphs or none' \
     ranks_that_share_the_gpu host several
-# A whole plan, then programs with mma.sync and, on a Hopper, wgmma and TMA.
+# Runs compute-sanitizer on a whole plan, then on programs with mma.sync and, on a Hopper, wgmma and TMA.
 for tool in memcheck racecheck synccheck; do
     for what in plan gemm attention; do
         name="compute-sanitizer $tool, $what"

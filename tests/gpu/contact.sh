@@ -77,7 +77,8 @@ smoke() {
         done | grep -q .
     }
     alone 'ceilings' ceilings
-    # All but whole plans, which `check` runs. Attention comes first: it might never end.
+    # Runs all programs except those of whole plans, which `check` runs. Attention comes first, because it
+    # might hang.
     for program in "$build"/tests/gpu_test_*; do
         kind=${program##*/gpu_test_}
         case $kind in backend_*) ;; *) beside "$kind" few "$program" ;; esac

@@ -36,7 +36,7 @@ missing() {
 # A library of the pack may need another one: look again until nothing more is found. Only MPI's
 # module may lack its library, because a machine without MPI does not use the module.
 added=''
-# OpenBLAS is loaded at the first kernel, so ldd does not list it: the pack's is used.
+# The command loads OpenBLAS at its first kernel, so ldd does not list it. It counts as missing here.
 lacks="$(missing "$here/build/tandem" "$here/build/tandem_cuda.so" "$here"/build/tests/gpu_*) libopenblas.so.0"
 while [ -n "$lacks" ]; do
     more=''

@@ -153,7 +153,8 @@ static void spoil_product(Chain *ch)
 }
 static void spoil_hidden(Chain *ch)
 {
-    ch->args[2].ptr[0] = ch->args[0].ptr[2]; /* x w is used, although only x w + bias exists */
+    ch->args[2].ptr[0] =
+        ch->args[0].ptr[2]; /* the last part reads x w, but memory only has x w + bias */
 }
 static void spoil_sums_type(Chain *ch)
 {
