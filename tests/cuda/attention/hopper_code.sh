@@ -30,20 +30,36 @@ count()
     grep -c -E "$1" "$2"
 }
 
+only=cat # the part of a changed source that is compiled
+
 # sabotage SOURCE NAME AWK: compiles NAME, the source as changed by an awk program.
 sabotage()
 {
     awk "$3" "kernels/cuda/attention/hopper/$1.cuh" >"$work/kernels/cuda/attention/hopper/$1.cuh"
     cmp -s "kernels/cuda/attention/hopper/$1.cuh" "$work/kernels/cuda/attention/hopper/$1.cuh" &&
         fail "$1: the line that is to be left out is not found"
-    sed "s|\"kernels/cuda/attention/hopper/$1.cuh\"|\"$work/kernels/cuda/attention/hopper/$1.cuh\"|" "kernels/cuda/attention/hopper/$1.cu" >"$work/$2.cu"
+    sed "s|\"kernels/cuda/attention/hopper/$1.cuh\"|\"$work/kernels/cuda/attention/hopper/$1.cuh\"|" "kernels/cuda/attention/hopper/$1.cu" |
+        $only >"$work/$2.cu"
     compile "$2" "$work/$2.cu"
 }
 
-# hasty SOURCE N: compiles the source without its N-th wait for a product; ptxas must report it.
+# one_kernel: keeps the kernel of one dtype and one head size, and leaves out the functions that choose one.
+one_kernel()
+{
+    sed '/attention_hopper_each\.cuh/,$d'
+    echo '#define NAME(name) name##_bf16_64'
+    echo '#define TYPE bf16'
+    echo '#define HEAD 64'
+    echo '#include BODY'
+}
+
+# hasty SOURCE N: compiles one kernel of the source without its N-th wait for a product; ptxas must
+# report it.
 hasty()
 {
+    only=one_kernel
     sabotage "$1" hasty "/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == $2 { next } { print }"
+    [ "$(count 'Compiling entry function' "$work/hasty.log")" -eq 1 ] || fail "$1: not one kernel"
     grep -q 'C75[0-9][0-9]' "$work/hasty.log" ||
         fail "$1: a product read under way is not remarked on"
 }
