@@ -176,23 +176,32 @@ static int64_t row_read(const Window *w, int64_t o, int64_t k)
     return (twice >= 0 ? twice / (2 * w->to) : -1) + k;
 }
 
+static void widen(Interval *at, int64_t row)
+{
+    const bool any = at->lo < at->hi;
+    if (!any || row < at->lo) at->lo = row;
+    if (!any || row >= at->hi) at->hi = row + 1;
+}
+
 /* Returns the rows that output rows [lo, hi) read, as one interval. Beyond an edge, the mode
  * decides which rows are read: rows of the opposite edge, mirrored rows, the row at the edge, or
  * zeros. */
 static Interval rows_needed(const Window *w, int64_t size, Interval out)
 {
     Interval at = {0, 0};
-    bool any = false;
     const int64_t n = !w->from ? w->kernel : w->nearest ? 1 : 2;
-    for (int64_t o = out.lo; o < out.hi; o++)
-        for (int64_t k = 0; k < n; k++) {
-            int64_t row = row_read(w, o, k);
-            if (w->mode != WINDOW_periodic) row = window_row(w, size, row);
-            if (w->mode != WINDOW_periodic && row < 0) continue; /* the row is a zero */
-            if (!any || row < at.lo) at.lo = row;
-            if (!any || row >= at.hi) at.hi = row + 1;
-            any = true;
+    for (int64_t o = out.lo; o < out.hi; o++) {
+        const int64_t first = row_read(w, o, 0), last = row_read(w, o, n - 1);
+        if (w->mode == WINDOW_periodic || (first >= 0 && last < size)) {
+            widen(&at, first); /* the rows between them add nothing to the interval */
+            widen(&at, last);
+            continue;
         }
+        for (int64_t k = 0; k < n; k++) {
+            const int64_t row = window_row(w, size, row_read(w, o, k));
+            if (row >= 0) widen(&at, row); /* otherwise the row is a zero */
+        }
+    }
     return at;
 }
 
