@@ -231,7 +231,7 @@ static void steps_with_accumulated_gradients_follow_from_few(void **state)
     (void)state;
     static const char *const llama[] = {
         "mesh.dp_shard=-1",
-        "model.layers=16",
+        "model.layers=8",
         "mesh.tp=1|mesh.tp=2|mesh.tp=4|mesh.tp=8",
         "batch.global=128|batch.global=192|batch.global=256",
         "parallel.ac=none|parallel.ac=selective|parallel.ac=full",
@@ -277,6 +277,7 @@ static void times_of_pipelines_follow_from_a_period(void **state)
     (void)state;
     static const char *const all[] = {
         "mesh.dp_shard=-1",
+        "model.layers=16",
         "mesh.pp=2|mesh.pp=4",
         "mesh.tp=1|mesh.tp=2",
         "batch.global=128|batch.global=256",
