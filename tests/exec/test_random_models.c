@@ -21,7 +21,7 @@
 #ifdef __SANITIZE_ADDRESS__
 enum { N_PLANS = 24 };
 #else
-enum { N_PLANS = 500 };
+enum { N_PLANS = 320 };
 #endif
 enum { SEED = 20261127, ONE_OF_FIELDS = 4, MOST_MODELS = 64 };
 
