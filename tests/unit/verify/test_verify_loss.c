@@ -250,7 +250,7 @@ static void gathered_logits_in_a_split_loss_are_rejected(void **state)
     Shape s = *plan_shape_at(c.plan, total->shape);
     s.layout.on[0] = PARTIAL_SUM;
     total->shape = plan_shape(c.plan, &s);
-    spoiled_rejected(&c, "verify-layout", "");
+    spoiled_rejected(&c, "verify-layout", "must be whole on axis: tp");
 }
 
 /* Every stage reports the loss, so each must have it. */

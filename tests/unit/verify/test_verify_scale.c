@@ -101,7 +101,7 @@ static void a_norm_that_counts_twice_is_rejected(void **state)
     Attrs a = spoiled_attrs(&c, next);
     a.lo = spoiled_attrs(&c, pc).lo;
     spoil_attrs(&c, next, a);
-    spoiled_rejected(&c, "verify-scale", "");
+    spoiled_rejected(&c, "verify-scale", "must be summed over dp_shard,tp");
 }
 
 /* Lets the instruction read elements [from, to) of its buffer through a separate buffer. */
@@ -138,7 +138,7 @@ static void a_norm_that_misses_an_element_is_rejected(void **state)
         spoiled_accepted(&c);
         c = spoiled_replicated();
         read_a_part(&c, pc, (uint64_t)a.lo + 1, (uint64_t)a.hi);
-        spoiled_rejected(&c, "verify-layout", "");
+        spoiled_rejected(&c, "verify-layout", "holds another value");
         n++;
     }
     assert_true(n > 2);
