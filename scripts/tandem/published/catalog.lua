@@ -154,6 +154,10 @@ local known = {
   { "^gpt%-?3?%-145%.?6?b", l = 80, d = 12288, h = 96, kv = 96, ff = 49152, v = 51200, ties = true },
   { "^gpt%-?3?%-310%.?1?b", l = 96, d = 16384, h = 128, kv = 128, ff = 65536, v = 51200, ties = true },
   { "gpt%-?3.*%f[%d%.]5b", l = 24, d = 4096, h = 32, kv = 32, ff = 16384, v = 51200 },
+  -- kind: source; alpa 0f0b908: benchmark/alpa/suite_manual_gpt.py
+  { "^gpt%-?3?%-2%.6b", l = 32, d = 2560, h = 32, kv = 32, ff = 10240, v = 51200, ties = true },
+  -- kind: source; GLM-130B 2cbe915: configs/model_glm_130b.sh
+  { "glm%-130b", l = 70, d = 12288, h = 96, kv = 96, ff = 32768, v = 150528 },
   -- kind: documented; Pai-Megatron-Patch a098ca5: examples/qwen, qwen1_5 and qwen2 (model sizes of the launch scripts)
   { "qwen1%.5.*moe", l = 24, d = 2048, h = 16, kv = 16, ff = 5632, v = 151936, e = 60, k = 4, me = 1408, sh = 5632 },
   { "qwen2.*57b", l = 28, d = 3584, h = 28, kv = 4, ff = 18944, v = 151936, e = 64, k = 8, me = 2560, sh = 20480 },

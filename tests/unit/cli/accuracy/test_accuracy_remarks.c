@@ -68,6 +68,7 @@ static const SpelledRow same[] = {
     {NAMED "model=gpt-39.1b", {"model=GPT-3 39.1B", "model=GPT 39B"}},
     {NAMED "model=gpt3-175b", {"model=175B GPT-3"}},
     {NAMED "model=llama3-8b", {"model=Llama 8B"}},
+    {NAMED "model=gpt-2.6b;d_ff=10240", {"model=GPT 2.6B;d_ff=", "model=GPT-3 2.6B"}},
     {"n_layers=2;" NAMED "model=llama3-8b", {"n_layers=;model=llama3-8b (2 layers)"}},
     /* shared experts */
     {MIXTURE "moe_shared_ffn=2048",
