@@ -12,7 +12,7 @@ typedef struct CheckpointCase {
 
 int checkpoint_case_setup(void **state); /* sets *state to a CheckpointCase */
 int checkpoint_case_teardown(void **state);
-/* Trains in one process. `more` holds further options of `tandem run`. */
+/* Trains in one process. The arguments after `c` are further options of `tandem run`. */
 #define CHECKPOINT_RUN(c, ...)                                                                     \
     COMMAND((c)->arena, 300, "run", (c)->plan, "--db", (c)->db, "--backend", "loopback",           \
             __VA_ARGS__)

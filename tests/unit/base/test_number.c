@@ -60,7 +60,7 @@ static void set_code(const Format *f, void *at, uint32_t code)
         memcpy(at, &two, 2);
 }
 
-/* Values 0 .. largest, by code. */
+/* at[code] is the value of a code, from 0 to the largest finite value. */
 typedef struct Table {
     uint32_t n;
     double at[1 << 15];

@@ -322,9 +322,9 @@ static void automodel_scales_rotary_positions(void **state)
     }
 }
 
-/* models.qwen2_vl has these sections anyway, so they are no scaling in either spelling. Lengths
- * without effect are reported. */
-static void automodel_reports_lengths_without_effect(void **state)
+/* models.qwen2_vl always rotates by these sections, so they change nothing, in either spelling. A
+ * length that has no effect is reported. */
+static void known_sections_change_nothing_and_idle_lengths_are_reported(void **state)
 {
     (void)state;
     static const char *const sections[] = {
@@ -364,7 +364,7 @@ int main(void)
         cmocka_unit_test(automodel_plans_or_refuses),
         cmocka_unit_test(automodel_plans_name_fused_projections),
         cmocka_unit_test(automodel_scales_rotary_positions),
-        cmocka_unit_test(automodel_reports_lengths_without_effect),
+        cmocka_unit_test(known_sections_change_nothing_and_idle_lengths_are_reported),
         cmocka_unit_test(credit_plans_or_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
