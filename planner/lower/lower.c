@@ -182,6 +182,24 @@ static void lower_actions(Lower *l)
     lower_flush_pending(l, 0);
 }
 
+/* Allocates the states of gradients, which all programs use, one after the other. */
+static void allocate_gradients(Lower *l)
+{
+    const uint32_t n = l->n_microbatches;
+    l->grad.by_microbatch = arena_array(l->scratch, n, sizeof *l->grad.by_microbatch);
+    for (uint32_t m = 0; m < n; m++)
+        l->grad.by_microbatch[m] = arena_array(l->scratch, l->value.tensor_room, sizeof(GradState));
+}
+
+/* Clears the states of gradients for the next program. A program changes few of them, so this is
+ * faster than to clear all. */
+static void clear_gradients(Lower *l)
+{
+    const TensorId first = l->grad.first, n = l->grad.end - first;
+    for (uint32_t m = 0; m < l->n_microbatches; m++)
+        memset(l->grad.by_microbatch[m] + first, 0, n * sizeof(GradState));
+}
+
 static void allocate(Lower *l)
 {
     uint32_t n_tensors = l->value.tensor_room, n_units = l->g->units.n;
@@ -193,12 +211,8 @@ static void allocate(Lower *l)
         arena_array(l->scratch, l->n_microbatches, sizeof *l->value.by_microbatch);
     l->value.first_had = arena_array(l->scratch, l->n_microbatches, sizeof(TensorId));
     l->value.end_had = arena_array(l->scratch, l->n_microbatches, sizeof(TensorId));
-    l->grad.by_microbatch =
-        arena_array(l->scratch, l->n_microbatches, sizeof *l->grad.by_microbatch);
-    for (uint32_t m = 0; m < l->n_microbatches; m++) {
+    for (uint32_t m = 0; m < l->n_microbatches; m++)
         l->value.by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(uint32_t));
-        l->grad.by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(GradState));
-    }
     l->grad.arrived = arena_array(l->scratch, n_tensors, sizeof *l->grad.arrived);
     l->value.of_step = arena_array(l->scratch, n_tensors, sizeof *l->value.of_step);
     l->unit.maximum = arena_array(l->scratch, n_tensors, sizeof *l->unit.maximum);
@@ -272,6 +286,7 @@ bool pass_lower(Job *job)
                    .emit.match = 1};
     lower_find_crossing(&first);
     lower_find_stages(&first);
+    allocate_gradients(&first);
     Arena *scratch = arena_new(); /* memory for this program only; data that all programs use are in
                                      job->scratch */
     for (uint32_t r = 0; r < job->pipe.schedule->n_ranks; r++)
@@ -285,6 +300,7 @@ bool pass_lower(Job *job)
         l.p->purpose = PURPOSE_train;
         l.p->stage = r;
         lower_program(&l);
+        clear_gradients(&l);
         first.emit.match = l.emit.match;
         first.value.arg_layouts = l.value.arg_layouts;
         first.value.arg_first = l.value.arg_first;

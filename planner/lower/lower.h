@@ -194,6 +194,7 @@ typedef struct Units {
 typedef struct Gradients {
     GradState *of; /* [tensor]: its partial sums in the current micro-batch */
     GradState **by_microbatch;
+    TensorId first, end; /* the states of all tensors outside [first, end) stay zero */
     uint32_t *arrived; /* [parameter]: contributions that have arrived since the last reduction */
     LIST(SharedGrad) shared;
     LIST(HaloReturn) returning;

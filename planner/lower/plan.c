@@ -361,6 +361,8 @@ void lower_count_contributions(Lower *l)
     TensorId first = 0, end = l->value.tensor_room;
     while (first < end && memcmp(&once[first], &none, sizeof none) == 0) first++;
     while (first < end && memcmp(&once[end - 1], &none, sizeof none) == 0) end--;
+    l->grad.first = first;
+    l->grad.end = end;
     for (uint32_t m = 0; m < l->n_microbatches; m++)
         memcpy(l->grad.by_microbatch[m] + first, once + first, (end - first) * sizeof *once);
     for (UnitId u = 1; u < g->units.n; u++)
