@@ -56,11 +56,12 @@ typedef struct Placing {
     /* Slots have the addresses from `lowest` to `bottom`. held: the most bytes in use at the same
      * time. fewest: the smallest arena found so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
-    uint64_t *in_use;   /* [pc]: the bytes in use */
-    uint32_t *tight;    /* [pc]: see LargeWanted */
-    BufferList *of;     /* [micro-batch]: its buffers, in the order of their first use */
-    BufferList *before; /* [micro-batch]: the same list of the previous round */
-    uint32_t *next;     /* [micro-batch]: where the next search for a counterpart begins */
+    uint64_t *in_use; /* [pc]: the bytes in use */
+    uint32_t *tight;  /* [pc]: see LargeWanted */
+    BufferList *of;   /* [micro-batch]: its buffers, in the order of their first use */
+    /* [buffer]: the buffer whose offset it should get in the first round, and in later rounds; 0:
+     * there is none. These buffers are the same for all methods. NULL: they are not known yet. */
+    BufferId *first_model, *later_model;
     uint64_t *previous; /* [buffer]: the offset that it had in the previous round */
     uint32_t n_microbatches;
     bool periodic;
@@ -90,17 +91,36 @@ static uint32_t settled(const Placing *m)
     return m->n_microbatches - 2 < PLACEMENT_SETTLED ? m->n_microbatches - 2 : PLACEMENT_SETTLED;
 }
 
-/* Returns the buffer whose offset `b` should get, so that all micro-batches use the same offsets; 0
- * if there is none. In the first round, this is the counterpart in the previous micro-batch. In
- * later rounds, it is the counterpart in a settled micro-batch of the previous round. */
-static BufferId model_for(Placing *m, uint32_t microbatch, BufferId b)
+/* Returns [buffer]: the buffer whose offset it should get, so that all micro-batches use the same
+ * offsets; 0: there is none. In the first round, this is the counterpart in the previous
+ * micro-batch. In later rounds, it is the counterpart in a settled micro-batch. */
+static BufferId *find_models(Placing *m, bool later)
+{
+    const Lives *l = m->l;
+    const Program *p = m->p;
+    BufferId *model = arena_array(m->scratch, p->buffers.n, sizeof *model);
+    bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
+    /* [micro-batch]: where the next search for a counterpart begins */
+    uint32_t *next = arena_array(m->scratch, m->n_microbatches, sizeof *next);
+    for (uint32_t k = 0; k < m->n_microbatches && !later; k++) m->of[k].n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
+            const uint32_t microbatch = p->code.at[pc].microbatch;
+            const bool in_place = l->taken_over[b] && is_placed[l->taken_over[b]];
+            is_placed[b] = true;
+            if (in_place || (m->slots.slot && m->slots.slot[b])) continue;
+            if (!later) list_push(m->scratch, &m->of[microbatch], b);
+            if (!later && microbatch < 2) continue;
+            const uint32_t of = later ? settled(m) : microbatch - 1;
+            model[b] = counterpart(p, &m->of[of], &next[microbatch], b);
+        }
+    return model;
+}
+
+static BufferId model_for(const Placing *m, BufferId b)
 {
     if (!m->periodic) return 0;
-    list_push(m->scratch, &m->of[microbatch], b);
-    uint32_t *next = &m->next[microbatch];
-    if (m->again) return counterpart(m->p, &m->before[settled(m)], next, b);
-    if (microbatch < 2) return 0;
-    return counterpart(m->p, &m->of[microbatch - 1], next, b);
+    return m->again ? m->later_model[b] : m->first_model[b];
 }
 
 static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
@@ -132,7 +152,7 @@ static uint64_t slot(Placing *m, BufferId b, Pc pc)
     const Knowledge now = lives_knows(m->l, pc);
     if (m->given) return take_given(m, b, &now);
     if (m->slots.slot && m->slots.slot[b]) return m->slots.slot[b] - 1;
-    const BufferId like = model_for(m, m->p->code.at[pc].microbatch, b);
+    const BufferId like = model_for(m, b);
     if (!like) return fit(m, b, &now);
     const uint64_t wanted = m->again ? m->previous[like] : m->p->buffers.at[like].offset;
     const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
@@ -307,15 +327,11 @@ static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
     if (m->way->fit == FIT_around && !find_large(m)) return false;
+    if (m->periodic && !m->first_model) m->first_model = find_models(m, false);
     for (int round = 0; round < ROUNDS; round++) {
         m->again = round > 0;
         gaps_init(&m->gaps, m->bottom, m->scratch);
-        for (uint32_t k = 0; k < m->n_microbatches; k++) {
-            const BufferList spared = m->before[k];
-            m->before[k] = m->of[k];
-            m->of[k] = spared;
-            m->of[k].n = m->next[k] = 0;
-        }
+        if (m->periodic && m->again && !m->later_model) m->later_model = find_models(m, true);
         m->large.next = 0;
         /* from the second round on, a round depends only on the offsets of the round before it */
         if (m->again && !keep_offsets(m) && round > 1) return true;
@@ -348,8 +364,6 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
     m->periodic = placement_periodic(p);
     m->n_microbatches = placement_microbatches(p);
     m->of = arena_array(l->scratch, m->n_microbatches, sizeof *m->of);
-    m->before = arena_array(l->scratch, m->n_microbatches, sizeof *m->before);
-    m->next = arena_array(l->scratch, m->n_microbatches, sizeof *m->next);
     m->previous = arena_array(l->scratch, p->buffers.n, sizeof *m->previous);
 }
 
@@ -361,6 +375,7 @@ static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
     Program *p = m->p;
     uint64_t fewest = UINT64_MAX;
     m->fewest = UINT64_MAX;
+    m->first_model = m->later_model = NULL;
     for (uint32_t k = 0; k < N_WAYS; k++) {
         bool repeats = true;
         m->way = &ways[k];
