@@ -460,7 +460,7 @@ static void replay(DeadlockReplay *r, Pc *const *links)
         for (bool moved = true; moved;) {
             moved = false;
             for (uint32_t s = 0; s < STREAM_COUNT; s++)
-                if (play_stream(r, i, s)) moved = true;
+                while (play_stream(r, i, s)) moved = true;
         }
     }
     bool stuck = false;

@@ -281,6 +281,14 @@ static void check_root(Verifier *v, BufferId b)
                       b, at->tensor, at->unit);
 }
 
+static void check_buffer(Verifier *v, BufferId b)
+{
+    if (v->p->buffers.at[b].parent)
+        check_view(v, b);
+    else
+        check_root(v, b);
+}
+
 /* Returns the tensor that the buffer of argument i must name. It is known for an input that is a
  * weight, and for outputs at the first instruction that writes the buffer. The destination of a
  * message or a copy has the tensor of its source. Otherwise returns the tensor that the buffer
@@ -350,17 +358,16 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
                       unit);
 }
 
-static void check_instructions(Verifier *v)
+static void check_instr(void *self, Pc pc)
 {
-    for (Pc pc = 1; pc < v->p->code.n; pc++) {
-        const Instr *in = &v->p->code.at[pc];
-        const Node *n = &v->g->nodes.at[in->origin];
-        const bool is_node = in->origin && verify_is_of_node(in, n) && in->op != OP_pass;
-        check_args(v, pc, is_node ? n : NULL);
-        if (in->op == OP_pass && !in->origin && !verify_accumulates(v, in, 0))
-            verify_report(v, RULE, pc,
-                          "adds nothing and belongs to no graph node, so its op must be copy");
-    }
+    Verifier *v = self;
+    const Instr *in = &v->p->code.at[pc];
+    const Node *n = &v->g->nodes.at[in->origin];
+    const bool is_node = in->origin && verify_is_of_node(in, n) && in->op != OP_pass;
+    check_args(v, pc, is_node ? n : NULL);
+    if (in->op == OP_pass && !in->origin && !verify_accumulates(v, in, 0))
+        verify_report(v, RULE, pc,
+                      "adds nothing and belongs to no graph node, so its op must be copy");
 }
 
 /* If several units use the same memory for gradients, one after the other, views of this memory
@@ -395,15 +402,11 @@ void verify_derived(Verifier *v)
     check_stages(v);
     for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
-        for (BufferId b = 1; b < v->p->buffers.n; b++)
-            if (v->p->buffers.at[b].parent)
-                check_view(v, b);
-            else
-                check_root(v, b);
+        verify_each_buffer(v, check_buffer);
         if (v->p->purpose == PURPOSE_gather)
             continue; /* a program that gathers state has no
                          step */
-        check_instructions(v);
+        verify_each_instr(v, check_instr, v);
         check_fills(v);
     }
     v->p = NULL;

@@ -145,8 +145,9 @@ static void check_fill(const Typing *y, Pc pc, const Instr *in)
                       dtype_name(is), dtype_name(want));
 }
 
-static void check_instr(const Typing *y, Pc pc)
+static void check_instr(void *self, Pc pc)
 {
+    const Typing *y = self;
     const Instr *in = &y->p->code.at[pc];
     const OpInfo *info = op_info(in->op);
     const Node *n = in->origin ? &y->v->g->nodes.at[in->origin] : NULL;
@@ -173,5 +174,5 @@ void verify_dtypes(Verifier *v)
     Typing y = {.v = v, .p = v->p};
     find_doubles(v->plan, &y.all_double, &y.double_but_eight_bits);
     for (BufferId b = 1; b < v->p->buffers.n; b++) check_persistent(&y, b);
-    for (Pc pc = 1; pc < v->p->code.n; pc++) check_instr(&y, pc);
+    verify_each_instr(v, check_instr, &y);
 }

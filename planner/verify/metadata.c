@@ -354,17 +354,38 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     return NULL;
 }
 
+/* The purposes of the arguments of an instruction. */
+typedef struct ArgUses {
+    bool known;
+    uint32_t use[MAX_ARGS];
+} ArgUses;
+
+static const ArgUses *uses_of(const Verifier *v, const Instr *in, ArgUses *uses,
+                              uint32_t *of_tensor)
+{
+    if (uses->known) return uses;
+    for (uint32_t i = 0; i < in->args.n; i++) uses->use[i] = use_of(v, in, i, of_tensor);
+    uses->known = true;
+    return uses;
+}
+
 static void check_categories(Verifier *v, uint32_t *of_tensor)
 {
     const Program *p = v->p;
+    const Twins *twins = v->twins ? &v->twins[v->program] : NULL;
+    /* [group]: twins have the same purposes */
+    ArgUses *of_group = arena_array(v->arena, twins ? twins->n : 1, sizeof *of_group);
     uint32_t *use = arena_array(v->arena, p->buffers.n, sizeof *use);
     bool *copied = arena_array(v->arena, p->buffers.n, sizeof *copied),
          *touched = arena_array(v->arena, p->buffers.n, sizeof *touched);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        const uint32_t group = twins ? twins->of_instr[pc] : 0;
+        of_group[0].known = false;
+        const ArgUses *uses = uses_of(v, in, &of_group[group], of_tensor);
         for (uint32_t i = 0; i < in->args.n; i++) {
             const BufferId root = program_root(p, program_arg(p, in, i), NULL);
-            use[root] |= use_of(v, in, i, of_tensor);
+            use[root] |= uses->use[i];
             touched[root] = true;
             if (i >= in->n_in && (in->op == OP_copy || in->op == OP_cast)) copied[root] = true;
         }

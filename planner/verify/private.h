@@ -37,6 +37,7 @@
  *   move.c       copies and communication of data
  *   update.c     the end of the step
  *   rule.c       attributes of an update
+ *   twins.c      equal instructions, of which local checks visit only one
  *   metadata.c   statements of the plan about itself: the step, axes, units, uses of buffers
  *   stated.c     sizes and settings that other fields decide
  *   derived.c    fields that follow from others
@@ -46,6 +47,7 @@
 
 #include "planner/ir/layout/halo.h"
 #include "planner/ir/window.h"
+#include "planner/verify/twins.h"
 #include "planner/verify/value/map.h"
 #include "planner/verify/verify.h"
 
@@ -143,6 +145,7 @@ typedef struct Verifier {
     bool by_root; /* true if the race proof runs, too; values of whole buffers then need no map of
                    * bytes */
     uint32_t n_reported, n_left_out, n_warned;
+    Twins *twins; /* [program]; NULL: checks skip no twins */
     /* the program that is being proven */
     uint32_t program;
     const Program *p;
@@ -249,6 +252,12 @@ static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
 {
     return graph_attrs_at(v->g, v->p->code.at[pc].attrs);
 }
+
+/* ---- twins.c ---- */
+/* Call `check` for each instruction, or buffer, of the program. They skip twins of those without a
+ * fault, so `check` must read only fields that the keys of twins have (twins.h). */
+void verify_each_instr(Verifier *v, void (*check)(void *self, Pc pc), void *self);
+void verify_each_buffer(Verifier *v, void (*check)(Verifier *v, BufferId b));
 
 /* ---- the proofs; each reports the faults that it finds ---- */
 void verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */

@@ -239,14 +239,11 @@ static void check_spaces(Verifier *v, Pc pc)
         verify_report(v, RULE, pc, "uses device memory on the host's stream");
 }
 
+/* Checks an instruction whose fields are in range. It reads no field that twins do not share,
+ * except that their match numbers may be too large. */
 static void check_instr(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
-    if (!fields_ok(v, pc)) {
-        verify_report(v, RULE, in->op < OP_COUNT ? pc : 0,
-                      "instruction %u has a field out of range", pc);
-        return;
-    }
     const OpInfo *info = op_info(in->op);
     const Attrs *attrs = verify_attrs(v, pc);
     bool sums = (info->flags & (OP_ACCUMULATES | OP_MERGES)) != 0;
@@ -262,6 +259,30 @@ static void check_instr(Verifier *v, Pc pc)
     }
     if (in->args.n) check_dtypes(v, pc);
     check_spaces(v, pc);
+}
+
+/* Checks all instructions, but only one of those that are twins. Finds the twins, too. */
+static void check_code(Verifier *v)
+{
+    const Program *p = v->p;
+    Twins *twins = v->twins ? &v->twins[v->program] : NULL;
+    TwinTable table = twins_table(v->arena);
+    bool *fine = arena_array(v->arena, p->code.n + 1, sizeof *fine); /* [group] */
+    if (twins) *twins = twins_of_buffers(p, v->arena);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const uint32_t before = v->n_reported + v->n_left_out;
+        if (!fields_ok(v, pc)) {
+            verify_report(v, RULE, in->op < OP_COUNT ? pc : 0,
+                          "instruction %u has a field out of range", pc);
+            continue;
+        }
+        if (twins && in->match < v->plan->n_match) twins_add_instr(twins, &table, p, pc);
+        const uint32_t group = twins ? twins->of_instr[pc] : 0;
+        if (group && fine[group]) continue;
+        check_instr(v, pc);
+        if (group) fine[group] = v->n_reported + v->n_left_out == before;
+    }
 }
 
 /* Checks that the members of a launch group come directly one after the other on one stream. */
@@ -310,7 +331,7 @@ bool verify_structure_program(Verifier *v)
     }
     for (BufferId b = 1; b < p->buffers.n; b++) check_buffer(v, b);
     if (v->n_reported > before) return false;
-    for (Pc pc = 1; pc < p->code.n; pc++) check_instr(v, pc);
+    check_code(v);
     if (v->n_reported == before) check_launches(v);
     if (v->n_reported == before) verify_kernels(v);
     return v->n_reported == before;

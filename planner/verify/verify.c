@@ -8,35 +8,39 @@
 #include "planner/verify/copies/copies.h"
 #include "planner/verify/private.h"
 
+static void check_purity(void *self, Pc pc)
+{
+    Verifier *v = self;
+    const Instr *in = &v->p->code.at[pc];
+    if (v->p->purpose == PURPOSE_eval && verify_attrs(v, pc)->drop > 0)
+        verify_report(v, "verify-purity", pc, "an evaluation must not use dropout");
+    if (in->phase != PHASE_recompute) return;
+    uint32_t flags = op_info(in->op)->flags;
+    const Node *origin = &v->plan->graph.nodes.at[in->origin];
+    if (origin->keep && origin->op == in->op)
+        verify_report(v, "verify-purity", pc,
+                      "recomputation must not repeat %s, because its result is kept",
+                      op_info(in->op)->name);
+    if (flags & (OP_STATE | OP_ONCE | OP_SOURCE))
+        verify_report(v, "verify-purity", pc, "recomputation must not %s",
+                      flags & OP_SOURCE ? "draw new samples"
+                                        : "touch state that lives between steps");
+    for (uint32_t i = in->n_in; i < in->args.n; i++) {
+        uint64_t offset;
+        BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
+        const Buffer *at = &v->p->buffers.at[root];
+        bool place =
+            at->category == CATEGORY_gathered &&
+            !at->unit; /* the buffer only lends its memory, and keeps no value between steps */
+        if (at->persistent && !place)
+            verify_report(v, "verify-purity", pc,
+                          "recomputation writes buffer %u, which lives between steps", root);
+    }
+}
+
 void verify_purity(Verifier *v)
 {
-    for (Pc pc = 1; pc < v->p->code.n; pc++) {
-        const Instr *in = &v->p->code.at[pc];
-        if (v->p->purpose == PURPOSE_eval && verify_attrs(v, pc)->drop > 0)
-            verify_report(v, "verify-purity", pc, "an evaluation must not use dropout");
-        if (in->phase != PHASE_recompute) continue;
-        uint32_t flags = op_info(in->op)->flags;
-        const Node *origin = &v->plan->graph.nodes.at[in->origin];
-        if (origin->keep && origin->op == in->op)
-            verify_report(v, "verify-purity", pc,
-                          "recomputation must not repeat %s, because its result is kept",
-                          op_info(in->op)->name);
-        if (flags & (OP_STATE | OP_ONCE | OP_SOURCE))
-            verify_report(v, "verify-purity", pc, "recomputation must not %s",
-                          flags & OP_SOURCE ? "draw new samples"
-                                            : "touch state that lives between steps");
-        for (uint32_t i = in->n_in; i < in->args.n; i++) {
-            uint64_t offset;
-            BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
-            const Buffer *at = &v->p->buffers.at[root];
-            bool place =
-                at->category == CATEGORY_gathered &&
-                !at->unit; /* the buffer only lends its memory, and keeps no value between steps */
-            if (at->persistent && !place)
-                verify_report(v, "verify-purity", pc,
-                              "recomputation writes buffer %u, which lives between steps", root);
-        }
-    }
+    verify_each_instr(v, check_purity, v);
 }
 
 static void prove_program(Verifier *v, uint32_t program)
@@ -152,6 +156,8 @@ static bool structure(Verifier *v)
 {
     verify_structure_graph(v);
     if (v->n_reported) return false;
+    if (!(v->proofs & VERIFY_in_full))
+        v->twins = arena_array(v->arena, v->plan->programs.n, sizeof *v->twins);
     for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
         verify_structure_program(v);
