@@ -154,7 +154,7 @@ typedef struct Verifier {
     uint32_t n_mb;
     uint64_t *attrs_key; /* [attrs]: hash of the attributes that affect a value */
     Hash128 *vn;         /* [tensor * n_mb + mb] */
-    bool *known;         /* [tensor] */
+    uint8_t *known;      /* [tensor]: 1: a node makes it, or none; 2: a sum over several nodes */
     Hash128 *sum;        /* [tensor]: sum over micro-batches, for gradients and the loss */
     Hash128 norm;        /* the value of the gradient norm over all parameters */
     double loss_scale;   /* the factor of each token's loss in the graph; 0: unknown */
@@ -176,7 +176,8 @@ typedef struct Verifier {
      * `memory`. A buffer that still holds a value must not lose bytes to another buffer, so such
      * results count only if the program has no races. */
     uint32_t *whole;
-    bool *has_views; /* [root]: some access is to a part of its bytes */
+    bool *has_views;          /* [root]: some access is to a part of its bytes */
+    struct ValueCache *cache; /* value/cache.h */
     Vals vals;
     LIST(ValueEntry) entries;
     LIST(ValueEntries) lists;

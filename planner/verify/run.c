@@ -8,6 +8,7 @@ typedef struct ProgramState {
     RangeMap memory;
     uint32_t *whole;
     bool *has_views;
+    struct ValueCache *cache;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
     Pc brought; /* the all_reduce over stages to which the program has contributed, and for whose
@@ -65,6 +66,7 @@ static void load(Verifier *v, ProgramState *r)
         v->memory = r->memory;
         v->whole = r->whole;
         v->has_views = r->has_views;
+        v->cache = r->cache;
         v->vals = r->vals;
         v->present_slots = r->present_slots;
         v->n_present_slots = r->n_present_slots;
@@ -83,6 +85,7 @@ static void store(const Verifier *v, ProgramState *r)
     r->memory = v->memory;
     r->whole = v->whole;
     r->has_views = v->has_views;
+    r->cache = v->cache;
     r->vals = v->vals;
     r->present_slots = v->present_slots;
     r->n_present_slots = v->n_present_slots;

@@ -40,7 +40,7 @@ static void add_leaves(Verifier *v)
         if (role != ROLE_param && role != ROLE_state) continue;
         Hash128 leaf = value_leaf(role == ROLE_param ? "parameter" : "state", t);
         for (uint32_t mb = 0; mb < v->n_mb; mb++) v->vn[(size_t)t * v->n_mb + mb] = leaf;
-        v->known[t] = true;
+        v->known[t] = 1;
         if (role == ROLE_state) continue;
         uint32_t s = slot_of(leaf, v->n_leaf_slots);
         while (v->leaf_slots[s]) s = (s + 1) & (v->n_leaf_slots - 1);
@@ -75,12 +75,22 @@ static bool inputs_known(Verifier *v, NodeId id, const bool *read)
     return true;
 }
 
+/* Marks all known tensors as sums, because nodes that were not visited may add to them. */
+static void may_be_sums(Verifier *v)
+{
+    for (TensorId t = 1; t < v->g->tensors.n; t++)
+        if (v->known[t]) v->known[t] = 2;
+}
+
 static void evaluate(Verifier *v)
 {
     bool *read = arena_array(v->arena, v->g->tensors.n, sizeof *read);
     for (NodeId id = 1; id < v->g->nodes.n; id++) {
         const Node *n = &v->g->nodes.at[id];
-        if (!inputs_known(v, id, read)) return;
+        if (!inputs_known(v, id, read)) {
+            may_be_sums(v);
+            return;
+        }
         for (uint32_t i = 0; i < n->n_in; i++) read[n->in[i]] = true;
         for (uint32_t j = 0; j < n->n_out; j++) {
             TensorId t = n->out[j];
@@ -89,7 +99,7 @@ static void evaluate(Verifier *v)
                 Hash128 add = value_contribution(v, id, j, mb);
                 *at = v->known[t] ? value_add(*at, add) : add;
             }
-            v->known[t] = true;
+            v->known[t] = v->known[t] ? 2 : 1;
         }
     }
 }

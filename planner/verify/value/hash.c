@@ -87,6 +87,17 @@ const char *value_name(Verifier *v, Hash128 vn)
     return "a value that is not in the graph";
 }
 
+const char *value_shape_text(Verifier *v, uint32_t shape)
+{
+    const Shape *s = value_shape_at(v, shape);
+    Str text = str_in(v->arena);
+    str_add(&text, "[");
+    for (int d = 0; d < s->n_dims; d++)
+        str_print(&text, "%s%lld", d ? "," : "", (long long)s->dim[d]);
+    str_print(&text, "] {%s}", layout_text(v->arena, &v->plan->mesh, &s->layout));
+    return str_text(&text);
+}
+
 const char *value_difference(Verifier *v, TensorId t, Hash128 is)
 {
     Hash128 want = v->sum[t];

@@ -6,7 +6,7 @@
 
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/cache.h"
 
 typedef struct OpStep {
     Verifier *v;
@@ -341,33 +341,124 @@ static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool rec
                        source ? 1 : s->in->n_in, j, o->n_dims, o->dim);
 }
 
-void value_compute(Verifier *v, Pc pc)
+/* ---- plain instructions ---- */
+
+/* True if nothing is unusual about an instruction without faults that computes a node of the graph.
+ * The same is then true for its twins, except that they might read wrong values. */
+static bool is_plain(const OpStep *s)
 {
-    OpStep s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
-    const Instr *in = s.in;
-    Val from[MAX_IN], old[MAX_OUT];
-    bool bad = false, is_node = false;
-    Bound *bound = verify_bound(v, pc);
-    assert(!bound->fault);
-    s.b = &bound->binding;
-    s.n_args = verify_n_args(in);
-    for (uint32_t i = 0; i < s.n_args; i++)
-        s.shape[i] = v->canon[v->p->buffers.at[program_arg(v->p, in, i)].shape];
+    const Verifier *v = s->v;
+    const Instr *in = s->in;
+    const Node *n = &v->g->nodes.at[in->origin];
+    if (s->has_part || s->in_rows || op_is_border(in->op) || n->op != in->op ||
+        n->n_in != in->n_in || s->n_args != (uint32_t)n->n_in + n->n_out ||
+        op_info(in->op)->flags & OP_SOURCE || graph_attrs_at(v->g, in->attrs)->drop != 0 ||
+        graph_attrs_at(v->g, n->attrs)->drop != 0)
+        return false;
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const Tensor *t = &v->g->tensors.at[n->out[j]];
+        const Shape *o = value_shape_at(v, s->shape[in->n_in + j]);
+        if (v->p->buffers.at[program_arg(v->p, in, in->n_in + j)].packed || o->n_dims != t->n_dims)
+            return false;
+        for (int d = 0; d < t->n_dims; d++)
+            if (o->dim[d] != t->dim[d]) return false;
+    }
+    return true;
+}
+
+static bool *plain_mark(const Verifier *v, Pc pc)
+{
+    const uint32_t group = v->twins ? v->twins[v->program].of_instr[pc] : 0;
+    return group ? &v->cache->plain[group] : NULL;
+}
+
+/* True if the instruction reads the inputs of its node. */
+static bool has_inputs_of_node(const OpStep *s, const Val *in)
+{
+    const Node *n = &s->v->g->nodes.at[s->in->origin];
+    bool same = true;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        same &= value_same(in[i].vn, value_of_tensor(s->v, n->in[i], s->in->microbatch));
+    return same;
+}
+
+/* Returns output j of a plain instruction with the inputs of its node. It has the op, the
+ * attributes and the sizes of the node, too, so it is what the graph computes. */
+static Hash128 plain_value(const OpStep *s, uint32_t j)
+{
+    const TensorId t = s->v->g->nodes.at[s->in->origin].out[j];
+    if (s->v->known[t] == 1) return value_of_tensor(s->v, t, s->in->microbatch);
+    return value_contribution(s->v, s->in->origin, j, s->in->microbatch);
+}
+
+/* ---- one instruction ---- */
+
+/* Reads the inputs, and the outputs to which the instruction adds. Returns false after a fault. */
+static bool read_values(const OpStep *s, Val *from, Val *old)
+{
+    Verifier *v = s->v;
+    const Instr *in = s->in;
+    bool bad = false;
     for (uint32_t i = 0; i < in->n_in; i++) {
-        from[i] = value_read(v, pc, program_arg(v->p, in, i), "input", i);
+        from[i] = value_read(v, s->pc, program_arg(v->p, in, i), "input", i);
         const bool strips = op_is_border(in->op) && i + 1 == in->n_in && !from[i].list;
         if (strips && !from[i].bad) {
-            from[i].bad = from[0].bad || !value_takes_strips(v, pc, &from[i], &from[0]);
+            from[i].bad = from[0].bad || !value_takes_strips(v, s->pc, &from[i], &from[0]);
         } else if (from[i].list || from[i].packed_dim) {
-            verify_report(v, "verify-layout", pc, "input %u is %s", i,
+            verify_report(v, "verify-layout", s->pc, "input %u is %s", i,
                           from[i].list ? "a flat buffer of several values" : "packed");
             from[i].bad = true;
         }
         bad = bad || from[i].bad;
     }
-    for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
+    for (uint32_t j = 0; in->n_in + j < s->n_args; j++)
         if (verify_accumulates(v, in, j))
-            old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
+            old[j] = value_read(v, s->pc, program_arg(v->p, in, in->n_in + j), "sum", j);
+    return !bad;
+}
+
+/* Writes output j. Adds its old value, if the instruction adds to it. */
+static void write_value(const OpStep *s, uint32_t j, Val out, const Val *old)
+{
+    Verifier *v = s->v;
+    const BufferId b = program_arg(v->p, s->in, s->in->n_in + j);
+    const Buffer *at = &v->p->buffers.at[b];
+    out.bytes = at->bytes;
+    out.dtype = (uint8_t)at->dtype;
+    if (verify_accumulates(v, s->in, j)) {
+        out.shape = v->canon[at->shape];
+        out = value_sum(v, s->pc, &old[j], &out);
+    }
+    value_write(v, s->pc, b, out);
+}
+
+/* Scratch memory holds no value afterwards. */
+static void write_scratch(const OpStep *s)
+{
+    if (s->n_args < s->in->args.n)
+        value_write(s->v, s->pc, program_arg(s->v->p, s->in, s->n_args),
+                    (Val){.vn = value_leaf("scratch", s->pc)});
+}
+
+void value_compute(Verifier *v, Pc pc)
+{
+    OpStep s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
+    const Instr *in = s.in;
+    Val from[MAX_IN], old[MAX_OUT];
+    bool is_node = false, *plain = plain_mark(v, pc);
+    s.n_args = verify_n_args(in);
+    bool bad = !read_values(&s, from, old);
+    if (!bad && plain && *plain && has_inputs_of_node(&s, from)) {
+        for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
+            write_value(&s, j, (Val){.vn = plain_value(&s, j)}, old);
+        write_scratch(&s);
+        return;
+    }
+    Bound *bound = verify_bound(v, pc);
+    assert(!bound->fault);
+    s.b = &bound->binding;
+    for (uint32_t i = 0; i < s.n_args; i++)
+        s.shape[i] = v->canon[v->p->buffers.at[program_arg(v->p, in, i)].shape];
     s.has_part = op_whole(in->op) != OP_none;
     if (s.has_part && !bad) bad = !value_hop(v, pc, s.shape, &s.hop);
     if (s.has_part && !bad && op_info(in->op)->flags & OP_MERGES)
@@ -380,26 +471,20 @@ void value_compute(Verifier *v, Pc pc)
     /* the stored binding does not include attributes, on which windows depend */
     if (!bad) bad = !check_windows(&s);
     bool ok = bad || check_origin(&s, from, &is_node);
+    if (plain && !bad && ok && is_node && !shares) *plain = is_plain(&s);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     if (bad && (s.has_part || s.in_rows)) is_node = false;
     bad = bad || !ok;
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
-        BufferId b = program_arg(v->p, in, in->n_in + j);
-        const Buffer *at = &v->p->buffers.at[b];
-        Val out = {.bad = bad && !is_node, .bytes = at->bytes, .dtype = (uint8_t)at->dtype};
+        Val out = {.bad = bad && !is_node};
         if (!out.bad) out.vn = shares ? from[0].vn : output_value(&s, from, j, bad);
-        if (at->packed) {
+        if (v->p->buffers.at[program_arg(v->p, in, in->n_in + j)].packed) {
             verify_report(
                 v, "verify-layout", pc,
                 "output %u is marked as packed, but only the op pack makes packed buffers", j);
             out.bad = true;
         }
-        if (verify_accumulates(v, in, j)) {
-            out.shape = v->canon[at->shape];
-            out = value_sum(v, pc, &old[j], &out);
-        }
-        value_write(v, pc, b, out);
+        write_value(&s, j, out, old);
     }
-    if (s.n_args < in->args.n) /* scratch memory holds no value afterwards */
-        value_write(v, pc, program_arg(v->p, in, s.n_args), (Val){.vn = value_leaf("scratch", pc)});
+    write_scratch(&s);
 }

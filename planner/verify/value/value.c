@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "planner/ir/layout/padding.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/cache.h"
 
 /* ---- shapes ---- */
 
@@ -67,17 +67,6 @@ void value_shapes_start(Verifier *v)
         for (int d = 0; d < p->n_dims; d++) s.dim[d] = p->dim[d], s.deal[d] = p->deal[d];
         v->param_shape[t] = value_shape(v, &s);
     }
-}
-
-const char *value_shape_text(Verifier *v, uint32_t shape)
-{
-    const Shape *s = value_shape_at(v, shape);
-    Str text = str_in(v->arena);
-    str_add(&text, "[");
-    for (int d = 0; d < s->n_dims; d++)
-        str_print(&text, "%s%lld", d ? "," : "", (long long)s->dim[d]);
-    str_print(&text, "] {%s}", layout_text(v->arena, &v->plan->mesh, &s->layout));
-    return str_text(&text);
 }
 
 /* ---- entries ---- */
@@ -439,7 +428,11 @@ Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg)
         val.buffer = b;
         return lone_entry(v, val);
     }
-    return value_read_at(v, pc, b, verify_address(v->p, b), at->bytes, shape, what, arg);
+    const Val *known = value_known(v, pc, b);
+    if (known) return *known;
+    const Val val = value_read_at(v, pc, b, verify_address(v->p, b), at->bytes, shape, what, arg);
+    value_remember(v, pc, b, &val);
+    return val;
 }
 
 /* ---- writing ---- */

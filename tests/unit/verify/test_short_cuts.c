@@ -144,8 +144,40 @@ static void short_cuts_change_no_report(void **state)
         if (t.refused[k] == 0) print_message("no change of %s was refused\n", instr_fields[k].name);
 }
 
+/* Stages and micro-batches repeat, so most local checks visit only one of many equal instructions.
+ * A fault in any other one must still be found, in each program. */
+static void short_cuts_change_no_report_of_stages(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny tiny = tiny_default();
+    tiny.layers = 8;
+    tiny.pp = 4;
+    tiny.microbatches = 6;
+    Plan *plan = tiny_plan(&tiny, true, arena, &d);
+    assert_non_null(plan);
+    Tally t = {.seed = 1000};
+    parallel_allow(1);
+    for (uint32_t program = 0; program < plan->programs.n; program++) {
+        uint32_t refused = 0;
+        for (uint32_t i = 0; i < SAMPLE(400, 60); i++) {
+            const uint32_t kind = i % CHANGES, before = t.refused[kind];
+            const Edit c = edit(&t, &plan->programs.at[program], kind);
+            if (memcmp(c.old, c.at, c.size) != 0) compare(&t, plan, "stages", kind);
+            memcpy(c.at, c.old, c.size);
+            refused += t.refused[kind] - before;
+        }
+        assert_true(refused > SAMPLE(150, 20));
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(short_cuts_change_no_report)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_cuts_change_no_report),
+        cmocka_unit_test(short_cuts_change_no_report_of_stages),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,28 @@
+/* What the proof of values remembers of one program, so that it need not find it again. */
+#ifndef TANDEM_VERIFY_CACHE_H
+#define TANDEM_VERIFY_CACHE_H
+
+#include "planner/verify/private.h"
+
+/* The value that was read from a buffer, and the number of changes of its root at that time. */
+typedef struct KnownRead {
+    Val val;
+    uint32_t changes;
+} KnownRead;
+
+struct ValueCache {
+    /* [group of twins]: true if one of them computes a node of the graph, and nothing was unusual
+     * about it (op.c); NULL: checks skip no twins */
+    bool *plain;
+    uint32_t *changes; /* [root]: the number of writes to it so far */
+    uint32_t *read_of; /* [buffer]: its entry in `reads`; 0: none */
+    LIST(KnownRead) reads;
+};
+
+/* Returns the value that an earlier instruction read from buffer b, if it is still there; else
+ * NULL. Like values of whole buffers (whole.c), it counts only if the program has no races. */
+const Val *value_known(const Verifier *v, Pc pc, BufferId b);
+/* Remembers the value that instruction pc has read from buffer b. */
+void value_remember(Verifier *v, Pc pc, BufferId b, const Val *val);
+
+#endif
