@@ -1,4 +1,4 @@
-/* What the proof of values remembers of one program, so that it need not find it again. */
+/* The memory of the proof of values for one program: results that it need not find again. */
 #ifndef TANDEM_VERIFY_CACHE_H
 #define TANDEM_VERIFY_CACHE_H
 
