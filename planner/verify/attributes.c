@@ -89,7 +89,10 @@ static bool *find_in_turn(Verifier *v, bool *stay)
 {
     const Program *p = v->p;
     bool *in_turn = arena_array(v->arena, v->g->units.n, sizeof *in_turn), of[2] = {false, false};
-    for (Pc pc = 1; pc < p->code.n; pc++)
+    bool any = false;
+    for (BufferId b = 1; b < p->buffers.n; b++)
+        any = any || (!p->buffers.at[b].parent && verify_is_room(p, b));
+    for (Pc pc = 1; any && pc < p->code.n; pc++)
         for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
             const BufferId b = program_arg(p, &p->code.at[pc], i);
             if (!verify_is_room(p, b)) continue;
