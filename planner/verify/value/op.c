@@ -476,9 +476,10 @@ void value_compute(Verifier *v, Pc pc)
     if (bad && (s.has_part || s.in_rows)) is_node = false;
     bad = bad || !ok;
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
+        const Buffer *at = &v->p->buffers.at[program_arg(v->p, in, in->n_in + j)];
         Val out = {.bad = bad && !is_node};
         if (!out.bad) out.vn = shares ? from[0].vn : output_value(&s, from, j, bad);
-        if (v->p->buffers.at[program_arg(v->p, in, in->n_in + j)].packed) {
+        if (at->packed) {
             verify_report(
                 v, "verify-layout", pc,
                 "output %u is marked as packed, but only the op pack makes packed buffers", j);
