@@ -2,8 +2,8 @@
 -- is cuDNN's. Products add gradients directly to fp32 accumulators.
 --
 -- SwiGLU: one kernel in each direction (core/fusions/fused_bias_swiglu.py). It saves its inputs and
--- computes silu again. Its traffic is counted as that of the plan's op mul: three tensors in the forward
--- pass, and six in the backward pass. (Of these six, the kernel moves only five.)
+-- computes silu again. The profile counts the traffic of the plan's op mul: three tensors in the forward
+-- pass, and six in the backward pass. (In the backward pass, the kernel moves only five.)
 --
 -- q, k and v: Transformer Engine copies the values, because their strides differ from those of the
 -- rotated keys (dot_product_attention/utils.py: get_qkv_layout). So the product of q, k and v is not kept.

@@ -1,6 +1,6 @@
 -- torchtitan of 2024 under tensor parallelism. The loss is DTensor's parallel loss
--- (tensor/parallel/loss.py). In its backward pass, log-softmax, a scatter of -1, the exponential
--- and their sum exist at once, each in fp32.
+-- (tensor/parallel/loss.py). In its backward pass, four fp32 tensors exist at once: the log-softmax,
+-- its exponential, a scatter of -1, and the sum of the last two.
 
 -- kind: source; the framework's modules and kernels, named at the head of the script
 return require "runtimes.eager" { name = "torchtitan2024_tp", fitted = "torchtitan", casts_gradients = true, keeps_gathered = true, expandable = true,

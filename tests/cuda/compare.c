@@ -187,7 +187,7 @@ static int64_t ids_in_all(const CudaCase *c, const Sizes *sizes)
     if (c->op == OP_slots) return c->attrs.experts;
     if (ids_of(c->op) == IDS_experts) return sizes->size['N'];
     int64_t n = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
-    return n != 0 ? n : 50; /* only labels use it here, and for these any bound will do */
+    return n != 0 ? n : 50; /* only labels come here; any bound suits them */
 }
 
 static bool is_fresh(const Bench *b, uint32_t arg)

@@ -23,8 +23,8 @@
 
 enum { STEPS = 3 };
 
-/* Any two columns have every pair of their values in some row. The columns are data sharding,
- * number of ranks, sequence parallelism, checkpointing, micro-batches. */
+/* For any two columns, every pair of their values occurs in some row. The columns are data
+ * sharding, number of ranks, sequence parallelism, checkpointing, micro-batches. */
 static const struct Case {
     bool gpt2;
     uint32_t shard, replicate, tp;

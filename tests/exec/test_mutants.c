@@ -24,7 +24,7 @@
 #include "tests/support/sample.h"
 
 enum { SAMPLE_PER_PLAN = SAMPLE(14, 3), ORDERS = 3 };
-/* Under the sanitizers, a sample takes every such plan only. */
+/* A sample takes every plan of the corpus; under the sanitizers, one plan in three. */
 enum { ONE_PLAN_OF = SAMPLE(1, 3) };
 /* Every ONE_BY_ONE-th mutant is also proven by one thread, and every ONE_IN_FULL-th without short
  * cuts. */

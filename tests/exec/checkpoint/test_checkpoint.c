@@ -91,7 +91,7 @@ static void goes_on(const Plan *plan, int64_t vocab)
         if (after.loss[i] != whole.loss[i] || after.norm[i] != whole.norm[i])
             fail_msg("step %d: loss %.17g, norm %.17g; uninterrupted %.17g, %.17g", i,
                      after.loss[i], after.norm[i], whole.loss[i], whole.norm[i]);
-    assert_true(whole.loss[STEPS - 1] != whole.loss[SAVED]); /* each step changes the loss */
+    assert_true(whole.loss[STEPS - 1] != whole.loss[SAVED]); /* later steps change the loss */
 }
 
 static void tiny_goes_on(const Tiny *t)

@@ -272,7 +272,7 @@ static void no_byte_of_the_manifest_may_change(void **state)
         text[i] = (char)(text[i] ^ (1 << i % 7));
         arena_free(scratch);
     }
-    /* at most the change of the version's digit is reported as a newer version */
+    /* only a change of the version's digit may be reported as a newer version */
     assert_true(n_newer <= 1);
     for (size_t k = 0; k < n; k += n / 50) {
         write_bytes(path, text, k);

@@ -137,7 +137,8 @@ static void random_steps_are_replayed_exactly(void **state)
     assert_true(left_out >= SAMPLE(3000, 600));
 }
 
-/* Compares both ways for all programs of a plan, with enough memory and with too little. */
+/* Compares a replay of all micro-batches with one that leaves equal ones out: for all programs of
+ * a plan, with enough memory and with too little. */
 static uint32_t compare_plan(const char *code)
 {
     Arena *arena = arena_new();

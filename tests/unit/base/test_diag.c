@@ -1,5 +1,5 @@
-/* Diagnostics have one form for people and one for machines. If several are reported, the worst
- * one, which has the lowest exit code, decides. */
+/* Diagnostics have one form for people and one for machines. If several are reported, the worst one
+ * decides the exit code. It has the lowest code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -122,7 +122,7 @@ static void every_code_survives_a_round_trip(void **state)
             number_widen(f->type, &in, &x, 1);
             number_round(f->type, &x, &out, 1);
             assert_int_equal(signbit(x) != 0, code >= n_codes(f));
-            if (isnan(value)) { /* A NaN stays NaN with its sign, and its quiet bit is set. */
+            if (isnan(value)) { /* keeps its sign; types with infinity set the quiet bit */
                 uint32_t quiet = f->has_infinity ? 1u << (f->mantissa - 1) : 0;
                 assert_true(isnan(x));
                 assert_int_equal(code_at(f, &out), code | quiet);

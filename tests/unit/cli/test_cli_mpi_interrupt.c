@@ -254,7 +254,7 @@ static Status *status_of(const Session *s)
     Status *status = NULL;
     assert_non_null(all);
     for (struct dirent *one; (one = readdir(all)) != NULL && status == NULL;) {
-        if (!is_of_run(s, one->d_name)) continue; /* other runs have other memory */
+        if (!is_of_run(s, one->d_name)) continue; /* a process of another run */
         size_t n = 0;
         const char *line =
             command_read_file(s->arena, arena_print(s->arena, "/proc/%s/environ", one->d_name), &n);

@@ -14,7 +14,7 @@
 typedef struct Case {
     const char *said; /* the report; NULL: there is none */
     PassConfig pass;
-    AxisName axis; /* the axis with two ranks; AXIS_pp: none has two */
+    AxisName axis; /* the axis with two ranks */
 } Case;
 
 #define FSDP2(...)                                                                                 \

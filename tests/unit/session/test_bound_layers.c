@@ -245,8 +245,8 @@ static void bounds_hold_if_some_layers_do_not_repeat(void **state)
     }
 }
 
-/* The first stage has the layers that do not repeat, or each stage has whole groups of layers that
- * repeat. */
+/* Either the first stage has all layers that do not repeat, or each stage has whole groups of
+ * layers, and these groups repeat. */
 static void bounds_hold_for_stages_with_layers_that_do_not_repeat(void **state)
 {
     (void)state;

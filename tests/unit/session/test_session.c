@@ -290,7 +290,8 @@ static void rates_out_of_bounds_are_refused(void **state)
     }
 }
 
-/* With these rates at their bounds, the step takes hours, and its parts still add up. */
+/* With these rates at their bounds, the step takes more than an hour, and its parts still fit into
+ * it. */
 static void the_slowest_network_overflows_nothing(void **state)
 {
     (void)state;

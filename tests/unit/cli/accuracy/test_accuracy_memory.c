@@ -114,7 +114,7 @@ static void norms_of_heads_keep_the_product(void **state)
     arena_free(arena);
 }
 
-/* Recomputing the norms before attention and before the MLP saves their outputs. */
+/* If the norms before attention and before the MLP are recomputed, their outputs are not kept. */
 static void recomputed_norms_keep_no_outputs(void **state)
 {
     (void)state;
