@@ -147,8 +147,8 @@ static void float8_products_are_as_exact_as_one_rank(void **state)
     check(&t, 501);
 }
 
-/* FSDP2's policy gives the same results as `precision` with the same dtypes. */
-static void fsdp2_policy_equals_precision(void **state)
+/* A plan with a policy of FSDP2 is as exact as one rank whose `precision` has the same dtypes. */
+static void fsdp2_policies_are_as_exact_as_one_rank(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < ROWS; i++) {
@@ -384,7 +384,7 @@ int main(void)
         cmocka_unit_test(bf16_state_is_as_exact_as_one_rank),
         cmocka_unit_test(pipelines_are_as_exact_as_one_rank),
         cmocka_unit_test(float8_products_are_as_exact_as_one_rank),
-        cmocka_unit_test(fsdp2_policy_equals_precision),
+        cmocka_unit_test(fsdp2_policies_are_as_exact_as_one_rank),
         cmocka_unit_test(order_changes_no_bit),
         cmocka_unit_test(a_wrong_sum_is_seen),
         cmocka_unit_test(coarser_rounding_is_seen),

@@ -15,7 +15,7 @@
 
 /* ---- the loss and gradients ---- */
 
-static void a_loss_divided_again_is_rejected(void **state)
+static void a_loss_gradient_of_twice_the_scale_is_rejected(void **state)
 {
     (void)state;
     Spoiled c = spoiled_sharded();
@@ -242,7 +242,7 @@ static void unequal_updates_of_pipeline_ranks_are_rejected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_loss_divided_again_is_rejected),
+        cmocka_unit_test(a_loss_gradient_of_twice_the_scale_is_rejected),
         cmocka_unit_test(a_graph_with_a_wrong_loss_scale_is_rejected),
         cmocka_unit_test(wrong_counts_of_a_step_are_rejected),
         cmocka_unit_test(accumulation_that_forgets_a_micro_batch_is_rejected),
