@@ -288,7 +288,11 @@ static double memory_of(const Csv *csv, uint32_t row, uint64_t device_bytes)
     const double value = cell_quantity(csv, row, "peak_mem");
     if (bare && value > MOST_MIB) return value;
     if (bare && (in_mb || value > MOST_GIB)) return value * MIB;
-    return value * (has_decimal_gb(csv, row) ? 1e9 : GIB);
+    /* no device holds more than its memory, so a number of unknown GB is in units of 10^9 */
+    const bool in_gib = cell_has(kind, "gib") || cell_has(plain, "gib");
+    const double device = (double)device_bytes;
+    const bool too_large = !in_gib && value * GIB > device && value * 1e9 <= device;
+    return value * (too_large || has_decimal_gb(csv, row) ? 1e9 : GIB);
 }
 
 /* Returns true if a tool outside of the framework measured the memory. Such a tool sees all memory

@@ -1,6 +1,6 @@
 -- DeepSpeed ZeRO with Hugging Face's models: hooks gather the parameters of each module. Sizes are
 -- the defaults of deepspeed/runtime/zero/config.py; the comments give their names there. Gradients
--- are bf16 like the weights. Host times are FSDP1's, because no row of DeepSpeed may be used for
+-- have the type of the weights. Host times are FSDP1's, because no row of DeepSpeed may be used for
 -- fits. makes_states is false, because deepspeed/runtime/zero/stage3.py and stage_1_and_2.py make
 -- the states in their constructors: initialize_optimizer_states takes a step in which all gradients
 -- are zero.

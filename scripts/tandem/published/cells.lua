@@ -151,14 +151,19 @@ local function named_stage(cell)
   return nil
 end
 
--- Returns the stage that the name of a framework gives: "DeepSpeed ZeRO-3"; nil: it gives none.
+-- Returns the stage that the name of a framework gives: "DeepSpeed ZeRO-3"; nil: it gives none. Refuses a name with ZeRO but
+-- without a stage.
 function m.stage_of_framework(name)
-  local text = name:lower()
+  local text = m.without_denied(name:lower(), { "zero[%s_%-]*%d?" })
   local named = text:find "zero" or text:find "deepspeed" and text:find "%f[%a]stage"
   if not named then return nil end
   if has_several(text:gsub("[%d%.]+%.[%d%.]+", "")) then m.refuse("framework names several stages of ZeRO: %s", name:sub(1, 60)) end
   text = text:gsub("pipe%a*[%s_%-]*stages?[%s_=:%-]*%d*", "")
-  return text:match "zero[%s_%-]*s?t?a?g?e?[%s_=%-]*(%d)%f[%D]" or text:find "deepspeed" and text:match "%f[%a]stage[%s_=%-]*(%d)%f[%D]" or nil
+  local stage = text:match "zero[%s_%-]*s?t?a?g?e?[%s_=%-]*(%d)%f[%D]" or text:find "deepspeed" and text:match "%f[%a]stage[%s_=%-]*(%d)%f[%D]"
+  if stage then return stage end
+  for _, word in ipairs { "zero[%s_%-]*infinity", "zero%+%+" } do if text:find(word) then return "3" end end -- both extend stage 3
+  if text:find "%f[%a]zero%f[%A]" and not text:find "zero[%s_%-]*bubble" then m.refuse("the stage of ZeRO is not stated: %s", name:sub(1, 60)) end
+  return nil
 end
 
 -- Returns the row's ZeRO stage, 0 to 3, or nil if the row names none in known words. FSDP that

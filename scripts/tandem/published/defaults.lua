@@ -341,7 +341,7 @@ local function fill_batch(row)
   local each = (row.global_batch_seqs or ""):match "^%s*(%d+)%s+per DP"
   if each then row.global_batch_seqs = tostring(math.tointeger(tonumber(each)) * data) end
   local name = (row.model or ""):lower()
-  local length, unit = name:match "%f[%a]seq%a*[%s_%-=:]*(%d+)(k?)%f[%W]"
+  local length, unit = name:match "%f[%a]seq%a*[%s_%-]*l?e?n?g?t?h?[%s_%-=:]*(%d+)(k?)%f[%W]"
   if name:find "^bert" and name:find "phase%s*1%f[%D]" then length, unit = "128", "" end
   if length and tonumber(length) > 64 or unit == "k" then assume_open(row, "seq", tonumber(length) * (unit == "k" and 1024 or 1), "the name of the model gives it") end
   assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")

@@ -2,7 +2,7 @@
 -- builds the model that a row's cells state, and computes the effect of the framework's options on
 -- memory and passes.
 local recipes, schedules = require "tandem.published.recipes", require "tandem.published.schedules"
-local cells, nn, experts = require "tandem.published.cells", require "tandem.nn", require "tandem.experts"
+local cells, nn, experts, gpus = require "tandem.published.cells", require "tandem.nn", require "tandem.experts", require "tandem.gpus"
 local blocks, hybrid = require "tandem.published.blocks", require "tandem.published.hybrid"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
@@ -332,6 +332,15 @@ end
 -- ---- options
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
+
+-- Names the kernel of attention on GPUs older than Ampere, on which flash attention 2 does not run, unless the row names one. (1.x runs
+-- on T4.) Only frameworks that call PyTorch's scaled_dot_product_attention have another kernel there (sdp_utils.cpp:
+-- check_mem_efficient_hardware_support).
+-- kind: documented; the README of Dao-AILab/flash-attention
+function m.name_old_kernel(row)
+  local chip = gpus.gpus[gpus.find(row.gpu) or ""]
+  if chip and chip.arch == "Volta" and cells.is_open(row.attention_backend) then row.attention_backend = "unfused" end
+end
 
 -- Returns true if attention writes its scores to memory. The row may name the kernel. If it does
 -- not, Transformer Engine is assumed to choose flash attention. Megatron's own block ("local")

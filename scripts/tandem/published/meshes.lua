@@ -185,11 +185,23 @@ local function expert_tensors(row)
 end
 
 -- Fills open degrees that the name of the framework or of the model gives: "Megatron-LM (TP=4, PP=2)", "gpt3_mcore_tp2_pp2".
+-- Refuses a name that gives several: "TP 1-8", "TP=2 or 4".
 local function named_elsewhere(row)
   for _, place in ipairs { "framework", "model" } do
-    local found = named((row[place] or ""):gsub("%d+%.%d[%d%.]*", " "):gsub("1[fF]1[bB]", " "), "framework")
+    local text = (row[place] or ""):gsub("%d+%.%d[%d%.]*", " "):gsub("1[fF]1[bB]", " ")
     for _, key in ipairs { "tp", "pp", "cp", "ep", "etp" } do
-      if found[key] and tonumber(found[key]) <= 1024 and cells.is_open(row[key]) then row[key] = found[key] end
+      text = cells.without_denied(text, { "%f[%a]" .. key .. "%s*[=:]?%s*%d+" })
+    end
+    local found = named(text, "framework")
+    for _, key in ipairs { "tp", "pp", "cp", "ep", "etp" } do
+      if found[key] and tonumber(found[key]) <= 1024 and cells.is_open(row[key]) then
+        local rest = text:lower():match("%f[%a]" .. key .. "%s*[=:]?%s*%d+(.*)$") or ""
+        local more = rest:find "^%s*[%-/]%s*%d+%f[^%w]" or rest:find "^%s*–%s*%d" or rest:find "^%s*,%s*%d+%s*[,%)]" or rest:find "^%s*or%s+%d" or rest:find "^%s*to%s+%d"
+        if more then
+          cells.refuse("%s names several degrees of %s: %s", place, key, row[place]:sub(1, 60))
+        end
+        row[key] = found[key]
+      end
     end
   end
 end

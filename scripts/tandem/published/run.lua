@@ -213,6 +213,7 @@ local function megatron(row)
     axes.dp_replicate = own
   end
   local shared, n_cp = at.data * at.cp, sharers(row)
+  megatrons.name_old_kernel(row)
   local names = not cells.is_open(row.transformer_impl) or not cells.is_open(row.attention_backend)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
     ops = names and megatrons.ops(row) or nil, scores = names and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
@@ -279,7 +280,8 @@ end
 local function deepspeed(row)
   local liger = cells.affirms(row.framework, "liger") or has(row, "peak_mem_kind", "liger")
   local stage = cells.stage(row) or 0
-  return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = "bf16",
+  -- gradients are reduced in the type of the weights (engine.py: communication_data_type)
+  return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = passes.half_of(row, {}),
     data = ranks(row) > 1 and (stage == 0 and late_reduction() or zero(zero_names[stage])) or nil,
     host_optimizer = row.offload == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
 end
@@ -418,9 +420,6 @@ local function profile(row, how)
   end
   own.attention = releases.attention(row) or own.attention
   if how.scores then own.attention = "unfused" end
-  -- flash attention needs Ampere or later (README of Dao-AILab/flash-attention; Transformer Engine's README)
-  local chip = gpus.gpus[gpus.find(row.gpu) or ""]
-  if chip and chip.arch == "Volta" and (how.is_megatron or how.runtime:find "^deepspeed" or how.runtime == "nanotron") then own.attention = "unfused" end
   own.ops = copy_of(own.ops)
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
   if how.is_megatron then

@@ -3,6 +3,7 @@
 -- refused, and the error names the word, so no row is silently misread.
 local cells, synonyms, meshes = require "tandem.published.cells", require "tandem.published.synonyms", require "tandem.published.meshes"
 local numbers, megatron_words = require "tandem.published.numbers", require "tandem.published.megatron_words"
+local precisions_of = require "tandem.published.read.precisions"
 local machines, remarks, names = require "tandem.published.read.machines", require "tandem.published.read.remarks", require "tandem.published.read.names"
 local has_thousands, scaled, tokens = numbers.has_thousands, numbers.scaled, numbers.tokens
 local m = {}
@@ -291,8 +292,9 @@ local function precision(row)
     row.precision = "bf16"
     return
   end
-  local last, first = text:match "last%s+(%d+)%s+layers?", text:match "first%s+(%d+)%s+layers?"
-  if (last or first) and text:find "bf?l?o?a?t?16" then -- layers that stay in 16 bits
+  if cells.is_float8(row) and text:find "%f[%a]only%f[%A]" and (text:find "attention" or text:find "mlp" or text:find "ffn") then refuse("precision", row.precision) end
+  local last, first = precisions_of.wide_layers(text)
+  if (last or first) and text:find "bf?l?o?a?t?16" then
     if last and cells.is_open(row.last_bf16) then row.last_bf16 = last end
     if first and cells.is_open(row.first_bf16) then row.first_bf16 = first end
   end
@@ -456,6 +458,7 @@ function m.normalise(row)
   if not cells.is_open(row.compile) then compiled(row) end
   granularity(row)
   if not cells.is_open(row.ac) then recomputation(row) detail(row) end
+  precisions_of.take_flag(row)
   if not cells.is_open(row.precision) then precision(row) end
   if cells.has(row, "framework", "internevo") then row.zero_stage = (row.zero_stage or ""):gsub("^%s*(%-?%d+)%s*%(zero1%s*%)", "zero1 %1") end
   if not cells.is_open(row.zero_stage) and cells.stage(row) == nil then refuse("zero_stage", row.zero_stage) end

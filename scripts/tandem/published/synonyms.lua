@@ -253,9 +253,11 @@ local function batch(row)
   if cells.is_open(row.seq) then return end -- a factor may be the length
   local plain = text:gsub("/%s*gpu", ""):gsub("/%s*device", ""):gsub("gpus?", ""):gsub("×", "x"):gsub("%*", "x"):gsub("%s+", "")
   if not plain:find "^%d+x%d+$" and not plain:find "^%d+x%d+x%d+$" then return end
-  local product = 1
+  local product, on = 1, text:match "x%s*(%d+)%s*gpus?%s*$"
+  if on and not cells.is_open(row.n_gpus) and tonumber(on) ~= tonumber(row.n_gpus) then cells.refuse("global_batch_seqs and n_gpus do not agree: %s, %s", text, row.n_gpus) end
   for factor in plain:gmatch "%d+" do
     if factor == row.seq then return end -- sequences and their length
+    if tonumber(factor) >= 1024 then cells.refuse("global_batch_seqs may be sequences x another length: %s", text) end
     product = product * tonumber(factor)
   end
   row.global_batch_seqs = ("%d"):format(product)

@@ -264,6 +264,10 @@ static void memory_that_no_device_used_is_not_scored(void **state)
     Arena *arena = arena_new();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (!isnan(measured(arena, rows[i], "memory"))) fail_msg("scored: %s", rows[i]);
+    /* 84 GiB do not fit H100, but 84 GB do */
+    assert_true(fabs(measured(arena, "peak_mem=84;peak_mem_kind=GB", "memory") - 84e9) < 1);
+    assert_true(fabs(measured(arena, "peak_mem=70;peak_mem_kind=GB", "memory") - 70 * GIB) < 1);
+    assert_true(fabs(measured(arena, "peak_mem=84 GiB;peak_mem_kind=GB", "memory") - 84 * GIB) < 1);
     arena_free(arena);
 }
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "tests/support/command.h"
 #include "tests/support/published_row.h"
 
 #define FSDP     "tp=1;sp=0;zero_stage=3;"
@@ -24,6 +25,12 @@ static const SpelledRow same[] = {
     /* comparisons, and defaults of options */
     {"optimizer=AdamW", {"AdamW (vs Muon)", "\"AdamW, instead of Muon\"", "\"AdamW, vs. Lion\""}},
     {"precision=bf16", {"bf16 (vs fp8)", "\"bf16, as opposed to fp8\"", "bf16 (default fp32)"}},
+    {"precision=bf16", {"bf16 instead of fp8", "bf16 rather than fp8", "bf16 as opposed to fp8"}},
+    {"optimizer=AdamW", {"AdamW instead of Muon", "AdamW rather than 8-bit Adam"}},
+    {"tp=2", {"2 instead of 4"}},
+    {TITAN, {"framework=torchtitan 2026 (vs DeepSpeed ZeRO-2)"}},
+    {"framework=Megatron-LM;tp=1;sp=0;missing=x",
+     {"framework=Megatron-LM (vs TP=8);tp=", "framework=Megatron-LM (no TP8);tp="}},
     {TITAN "ac=full", {"ac=full (vs selective)", "ac=full (default: selective)"}},
     {"zero_stage=1", {"1 (vs 3)", "ZeRO-1 (default 0)"}},
     {LONG "attention_backend=unfused", {"attention_backend=unfused (compared to flash)"}},
@@ -31,10 +38,15 @@ static const SpelledRow same[] = {
     {"tp=2", {"2 (default 1)"}},
     /* frameworks that only resemble another */
     {"framework=PyTorch", {"Megatron-style PyTorch", "Megatron-like PyTorch"}},
+    {"framework=PyTorch;" FSDP,
+     {"framework=PyTorch in the style of Megatron-LM",
+      "framework=PyTorch (inspired by Megatron-LM)", "framework=PyTorch (like DeepSpeed)"}},
     {"framework=Megatron-DeepSpeed;tp=1;sp=0",
      {"framework=custom (DeepSpeed + Megatron)", "framework=our fork (Megatron + DeepSpeed)"}},
     /* stages of ZeRO, and of pipelines */
-    {"framework=DeepSpeed;" FSDP, {"framework=DeepSpeed ZeRO-3;zero_stage="}},
+    {"framework=DeepSpeed;" FSDP,
+     {"framework=DeepSpeed ZeRO-3;zero_stage=", "framework=DeepSpeed ZeRO-Infinity;zero_stage=",
+      "framework=DeepSpeed ZeRO++;zero_stage="}},
     {"framework=DeepSpeed;tp=1;sp=0;zero_stage=0;missing=x",
      {"framework=DeepSpeed (pipeline stage 2);zero_stage="}},
     {"zero_stage=1", {"dist. optimizer", "dist. opt."}},
@@ -60,6 +72,15 @@ static const SpelledRow same[] = {
     /* cards of a node are not its GPUs */
     {NODES "gpu=A100;gpus_per_node=8;interconnect=4 HDR NICs per node", {"gpus_per_node="}},
     {NODES "gpu=A100;gpus_per_node=8;interconnect=IB 4 per node", {"gpus_per_node="}},
+    /* the cluster of another GPU, and a group of GPUs, say nothing about the node */
+    {NODES "gpu=A100;gpus_per_node=8;interconnect=NVLink in 4-GPU groups", {"gpus_per_node="}},
+    {NODES "gpu=A100;gpus_per_node=8;interconnect=Summit", {"gpus_per_node="}},
+    {LONG "gpu=V100;precision=fp16;n_gpus=12;global_batch_seqs=12;gpus_per_node=6;missing=x",
+     {"gpus_per_node=;gpu=V100 (Summit)", "gpus_per_node=;interconnect=6 GPUs per node"}},
+    {NODES "gpu=GH200;gpus_per_node=2", {"gpus_per_node=;gpu=GH200 NVL2"}},
+    /* GPUs without flash attention 2 */
+    {LONG "framework=Megatron-LM;gpu=V100;precision=fp16;attention_backend=unfused",
+     {"attention_backend="}},
     /* models */
     {NAMED "model=codellama-34b;vocab=32000", {"model=llama2 34B", "model=Llama-2-34b"}},
     {NAMED "model=bloom-1.7b;tp=1;n_gpus=1;framework=Megatron-DeepSpeed", {"model=bloom-1b7"}},
@@ -111,7 +132,13 @@ static const SpelledRow same[] = {
      {"moe_topk=2 + 1 shared;moe_shared_ffn=", "moe_experts=8 (+1 shared);moe_shared_ffn="}},
     {MIXTURE "moe_layer_freq=([0]*1+[1]*3)", {"moe_layer_freq=dense first layer"}},
     {"gpu=B200;precision=nvfp4;notes=first-last-layers-bf16",
-     {"precision=NVFP4 w/ first 1 layer and last 1 layer in BF16;notes="}},
+     {"precision=NVFP4 w/ first 1 layer and last 1 layer in BF16;notes=",
+      "precision=NVFP4 (first and last layers in BF16);notes=",
+      "precision=NVFP4 (first/last 1 layer in BF16);notes="}},
+    /* a flag may name the precision */
+    {"precision=fp8;missing=x",
+     {"precision=bf16;flag=fp8 enabled", "precision=bf16;flag=use_fp8=True"}},
+    {"precision=bf16;flag=", {"flag=fp8=false", "flag=no float8", "flag=float8 all-gather"}},
     {"ac=full (uniform 1)", {"\"--checkpoint-activations, num-layers 1\""}},
 };
 
@@ -119,6 +146,11 @@ static const char *const others[][2] = {
     {"ac=none", "ac=\"no recompute, offload\""}, /* the second counts as not all stated */
     {LONG "framework=Megatron-LM;gpu=V100;precision=fp16;attention_backend=",
      LONG "framework=Megatron-LM;gpu=A100;precision=fp16;attention_backend="},
+    /* PyTorch has a kernel of its own for V100, and a row may name another kernel */
+    {LONG "gpu=V100;precision=fp16;attention_backend=unfused;" TITAN,
+     LONG "gpu=V100;precision=fp16;attention_backend=;" TITAN},
+    {LONG "framework=Megatron-LM;gpu=V100;precision=fp16;attention_backend=flash",
+     LONG "framework=Megatron-LM;gpu=V100;precision=fp16;attention_backend="},
 };
 
 static const char *const doubtful[][2] = {
@@ -137,6 +169,18 @@ static const char *const doubtful[][2] = {
     {"global_batch_seqs=96 microbatches", "micro-batches"},
     {"d_ff=11k", "d_ff"},
     {"ac=full vs selective", "ac"},
+    {"precision=bf16 vs fp8", "two values"},
+    {"framework=torchtitan vs Megatron-LM", "two values"},
+    {"framework=Megatron-LM (TP 1-8);tp=", "several degrees"},
+    {"framework=Megatron-LM (TP=2 or 4);tp=", "several degrees"},
+    {"framework=Megatron-LM (TP/PP=4/2);tp=;pp=", "several degrees"},
+    {"framework=DeepSpeed ZeRO;zero_stage=;tp=1;sp=0", "stage of ZeRO"},
+    {"gpu=A100 on a3-highgpu-8g", "another device"},
+    {"gpu=A100-80GB (p4d.24xlarge)", "another device"},
+    {"precision=fp8 attention only", "precision"},
+    {"precision=fp16;flag=fp8", "flag"},
+    {"global_batch_seqs=4 x 2048;seq=4096", "another length"},
+    {"global_batch_seqs=2/GPU x 16 GPUs", "n_gpus"},
     {"zero_stage=\"ZeRO-1, 2\"", "zero_stage"},
     {"zero_stage=\"stages 1, 2 and 3\"", "zero_stage"},
     {"global_batch_seqs=4 x 2048;seq=", "global_batch_seqs"},
@@ -162,12 +206,37 @@ static void doubtful_cells_are_refused_by_name(void **state)
     spelled_rows_are_refused(doubtful, sizeof doubtful / sizeof *doubtful);
 }
 
+/* DeepSpeed reduces gradients in the type of the weights. Predictions do not tell fp16 from bf16,
+ * so this test reads the plan. */
+static void deepspeed_reduces_in_the_type_of_the_weights(void **state)
+{
+    (void)state;
+    static const char script[] =
+        "local last\n"
+        "for _, kind in ipairs { 'fp16', 'bf16', 'fp32' } do\n"
+        "  last = require('tandem.published.run').plan { id = 'a', model = 'x', n_layers = '2',\n"
+        "    d_model = '256', n_heads = '2', n_kv_heads = '2', d_ff = '512', vocab = '512',\n"
+        "    gpu = 'H100-SXM', n_gpus = '8', gpus_per_node = '8', framework = 'DeepSpeed', tp = "
+        "'1',\n"
+        "    pp = '1', cp = '1', zero_stage = '2', micro_batch = '1', global_batch_seqs = '8',\n"
+        "    seq = '256', precision = kind, ac = 'none' }\n"
+        "  if last.precision.reduce ~= kind then error(last.precision.reduce) end\n"
+        "end\n"
+        "return last\n";
+    Arena *arena = arena_new();
+    command_write_file("reduced.lua", script);
+    const CommandResult r = COMMAND(arena, 60, "check", "reduced.lua");
+    if (r.exit_code != 0) fail_msg("%s%s", r.out, r.err);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(remarks_and_names_are_read),
         cmocka_unit_test(what_counts_changes_the_prediction),
         cmocka_unit_test(doubtful_cells_are_refused_by_name),
+        cmocka_unit_test(deepspeed_reduces_in_the_type_of_the_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
