@@ -282,8 +282,8 @@ struct Scenario;
 /* Predicts how much memory a process of each framework would need and, with `timed`, how long a
  * step would take. If the plan names a runtime, there is one prediction, for its framework.
  * Otherwise there is one for each framework that could run the plan; `file` may then hold only a
- * configuration, without a plan. A plan that was given as text, or made for this machine, has
- * no such predictions. `scenario`: how ranks or experts differ, for the step times; NULL: they do
+ * configuration, without a plan. Returns no predictions if the plan was given as text or was made
+ * for this machine. `scenario`: how ranks or experts differ, for the step times; NULL: they do
  * not differ. `store`: holds earlier predictions; may be NULL. */
 Frameworks *frameworks_ask(Cli *cli, const PlanFile *file, bool timed,
                            const struct Scenario *scenario, Store *store);

@@ -195,7 +195,7 @@ typedef struct Gradients {
     GradState *of; /* [tensor]: its partial sums in the current micro-batch */
     GradState **by_microbatch;
     TensorId first, end; /* the states of all tensors outside [first, end) stay zero */
-    uint32_t *arrived;   /* [parameter]: contributions that have arrived since the last reduction */
+    uint32_t *arrived;   /* [parameter]: contributions added since its last reduction */
     LIST(SharedGrad) shared;
     LIST(HaloReturn) returning;
     /* [buffer]: 1 + the number of its newest entry in `shared`. The entry counts only if it still

@@ -261,7 +261,8 @@ static void check_instr(Verifier *v, Pc pc)
     check_spaces(v, pc);
 }
 
-/* Checks all instructions, but only one of those that are twins. Finds the twins, too. */
+/* Checks all instructions. Of several twins (equal ones, twins.h), only the first is checked if it
+ * has no fault. Also fills v->twins. */
 static void check_code(Verifier *v)
 {
     const Program *p = v->p;

@@ -5,9 +5,9 @@
  * use, and the micro-batch. The key of an instruction has all its fields and the keys of its
  * arguments, except the micro-batch, waits, launch group, kernel and match number. It also says
  * whether the match number is 0, and which arguments are used here for the first time. A check that
- * reads nothing else of the program gives the same answer for all twins. So it may skip the twins
- * of an instruction or buffer that it has accepted. It checks twins of a faulty one, so reports do
- * not change. */
+ * reads nothing else of the program gives the same answer for all twins. So once it has accepted
+ * one of them, it may skip the others. If one is faulty, it checks the others too: each fault is
+ * reported, as without twins. */
 #ifndef TANDEM_VERIFY_TWINS_H
 #define TANDEM_VERIFY_TWINS_H
 

@@ -3,8 +3,8 @@
 -- docs/reference/lua.md prints its texts, and a test compares the page with the table.
 local list = {
   { name = "nn.module", call = "nn.module { fields, forward = function(m, ...) ... end }",
-    doc = "A module. Fields that are modules become its children. forward reads a field as m.field. "
-      .. "Four fields are for the passes. tp_col, tp_row and tp_vocab list paths of modules inside this one, which tp splits "
+    doc = "A module. Its fields that are modules become its children. The function forward reads field x as m.x. "
+      .. "The passes read four fields. tp_col, tp_row and tp_vocab list paths of modules inside this one, which tp splits "
       .. "by outputs, by inputs or by the vocabulary. fsdp2_shard = true makes the module an FSDP unit." },
   { name = "nn.block", call = "nn.block { fields, forward = function(m, ...) ... end }",
     doc = "A repeated part of a model, such as a layer. Each block is a unit of FSDP2 and of full activation checkpointing, "

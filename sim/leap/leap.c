@@ -133,8 +133,8 @@ static bool was_late(const LeapClass *c, Pc pc)
     return at->reached > (at->by ? moment_of(c->line, at->by)->end : 0);
 }
 
-/* Finds c->old. Returns false if an instruction before it is not begun yet, or if one took longer
- * than a period. */
+/* Finds c->old. Returns false if an instruction before it is not begun yet, or if one began before
+ * c->z and ended after the start of c->a. */
 static bool find_old(const Attempt *t, uint32_t class_, LeapClass *c)
 {
     const Leap *l = t->e->leap;

@@ -1,4 +1,4 @@
-/* The memory of the proof of values for one program: results that it need not find again. */
+/* Results that the proof of values keeps for one program, so that it computes them once. */
 #ifndef TANDEM_VERIFY_CACHE_H
 #define TANDEM_VERIFY_CACHE_H
 

@@ -160,7 +160,7 @@ static void a_prediction_states_its_imbalance(void **state)
     arena_free(arena);
 }
 
-/* The lines `under` and `runtime` state the same memory, that of the busiest rank. */
+/* The lines `framework` and `runtime` state the same memory, that of the busiest rank. */
 static void memory_is_that_of_the_busiest_rank(void **state)
 {
     (void)state;
