@@ -12,17 +12,18 @@
 #include "session/session.h"
 
 struct TandemPlan {
-    /* owns all memory of the handle; NULL: memory ran out while the plan was loaded */
+    /* owns all memory of the handle; NULL if memory ran out before tandem_load could finish */
     Arena *arena;
     Diag diag;
-    ArenaScope scope; /* lists the arenas that the current call has made */
+    /* the arenas that the running call has made and must free if memory runs out */
+    ArenaScope scope;
     jmp_buf full;
-    locale_t c; /* a locale that writes numbers with a decimal point */
+    locale_t c; /* the locale "C", which writes 0.5 and never 0,5 */
     bool out_of_memory;
     bool compiled, proven, simulated;
     const char *path;
     const PlanFile *file;
-    Plan *plan; /* the plan of `file` */
+    Plan *plan; /* the compiled plan, which belongs to `file`; NULL: the script did not compile */
     SimReport report;
 };
 
@@ -38,9 +39,10 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* The body of every call. If memory runs out, the arenas that the call has made are freed. The call
- * then returns `failed`, and so do all later calls. Texts, hashes and scripts need decimal points,
- * so the call sets the locale "C" and restores the caller's locale at its end. */
+/* Runs the expression `call` as the body of a public function and returns its result. If memory
+ * runs out, arena_full jumps to the `else` branch, which frees the arenas that `call` has made.
+ * This function and all later ones on this handle then return `failed`. During the call the locale
+ * is "C", so that plans, hashes and scripts contain decimal points. */
 #define CALL(plan, type, failed, call)                                                             \
     do {                                                                                           \
         type volatile result = (failed); /* volatile, because it is set after setjmp */            \
@@ -142,7 +144,7 @@ static bool check(TandemPlan *plan)
     if (!plan->compiled) return false;
     const uint32_t before = plan->diag.n_errors;
     plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
-    /* `proven` is true even if the plan does not fit its device, which is an error, too */
+    /* A plan that is too large for its device is proven, but it still counts as an error here. */
     return plan->diag.n_errors == before;
 }
 
@@ -151,7 +153,8 @@ bool tandem_check(TandemPlan *plan)
     CALL(plan, bool, false, check(plan));
 }
 
-/* True if a measured cost could not be read. A modelled cost was then used instead. */
+/* True if a diagnostic from index `from` on says that the store could not be read. The simulation
+ * has then used a modelled cost in place of a measured one, so its result is refused. */
 static bool store_failed(const Diag *d, uint32_t from)
 {
     for (uint32_t i = from; i < d->items.n; i++)
@@ -202,8 +205,8 @@ bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
     CALL(plan, bool, false, predict(plan, options));
 }
 
-/* each row: name of a number; true if every compiled plan has it, false if only a simulation gives
- * it; its value */
+/* X(name, always, value): the values that tandem_number returns. always: true if every compiled
+ * plan has the value; false if it exists only after tandem_simulate. */
 #define NUMBERS(X)                                                                                 \
     X(params, true, (double)p->plan->graph.info.n_params)                                          \
     X(params_without_input_embedding, true, (double)p->plan->graph.info.n_params_no_embedding)     \

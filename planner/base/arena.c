@@ -1,9 +1,13 @@
-/* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
- * zeroed only up to the highest byte ever written. Freed blocks wait in a pool for the next arena,
- * because the system needs longer to map a fresh page than a program needs to fill it. Under
- * AddressSanitizer, all bytes that are not handed out are poisoned, with a gap after each
- * allocation. AddressSanitizer then finds overruns, as it does with malloc. A freed block is not
- * given out again until 16 MiB more have been freed, so uses of a freed arena are found, too. */
+/* An arena is a linked list of blocks, which are filled from the front.
+ *
+ * arena_reset keeps the blocks. When such a block is filled again, only the bytes up to its highest
+ * byte ever written need zeroing; `dirty` is that byte. arena_free puts the blocks into a pool from
+ * which the next arena gets them. This is faster than asking the system again, because the system
+ * must map and clear every page.
+ *
+ * Under AddressSanitizer, all bytes that are not handed out are poisoned, with a gap after each
+ * allocation. AddressSanitizer then reports overruns, as it does with malloc. It also reports uses
+ * of a freed arena, because the pool holds a freed block back until 16 MiB more have been freed. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "planner/base/arena.h"
 
@@ -48,9 +52,11 @@ static_assert(ALIGN >= alignof(max_align_t), "any type can be stored");
 typedef struct Block Block;
 struct Block {
     Block *next;
-    size_t size, used, dirty; /* bytes of `data`; those beyond both `used` and `dirty` are zero */
-    size_t freed_at;          /* value of pool.freed when the block was added to a list */
-    bool mapped;              /* the block lies in a region of large pages, and is never freed */
+    /* bytes of `data`. Bytes at or above both `used` and `dirty` are zero. */
+    size_t size, used, dirty;
+    size_t freed_at; /* value of pool.freed when the block was put into the pool */
+    /* true: the block lies in `region` (large pages), and must not be passed to free() */
+    bool mapped;
     alignas(ALIGN) unsigned char data[];
 };
 
@@ -59,7 +65,7 @@ struct Arena {
     size_t handed, next_size;
     void (*release)(void *self);
     void *self;
-    ArenaScope *scope;    /* the scope in which the arena was made; NULL: none */
+    ArenaScope *scope;    /* the scope that was open when the arena was made; NULL: none */
     Arena *older, *newer; /* the arenas made before and after this one in the same scope */
 };
 
@@ -126,27 +132,32 @@ void arena_forget_scopes(void)
     innermost = NULL;
 }
 
-/* ---- the pool of blocks, one list for each size ---- */
+/* ---- the pool: freed blocks that wait for the next arena, one list for each block size ---- */
 
 enum { SIZES = 11, MOST_POOLED = 256 << 20 };
 static_assert(FIRST_BLOCK << (SIZES - 1) == LARGEST_STEP, "one list for each size of block");
 static struct {
     pthread_mutex_t lock;
-    Block *free[SIZES], *last[SIZES]; /* last[i]: the newest block of list i */
-    size_t bytes, freed; /* bytes: of all blocks in the lists. freed: of all blocks ever added. */
+    /* [list]: the first block, which is given out next; the block that was added last */
+    Block *free[SIZES], *last[SIZES];
+    /* `bytes`: the size of all blocks in the lists now. `freed`: the size of all blocks that were
+     * ever added. */
+    size_t bytes, freed;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Large blocks lie in large pages, if the system has them: 2 MiB then cost one page fault instead
- * of 512. Smaller blocks lie in ordinary pages. The system clears a page at first use, and a short
- * command should not wait for 2 MiB to be cleared. */
+/* Large blocks are cut from regions of 2 MiB pages, if the system has such pages. One page fault
+ * then maps 2 MiB, which costs 512 faults with ordinary pages. Smaller blocks come from calloc: the
+ * system clears a whole page at its first use, and a short command should not wait until 2 MiB are
+ * cleared. */
 enum { LARGE_PAGE = 2 << 20, LEAST_LARGE = 1 << 18, REGION = 32 << 20 };
 static struct {
-    unsigned char *at, *end; /* memory that belongs to no block yet; guarded by the pool's lock */
+    /* the rest of the newest region, from which no block has been cut; guarded by pool.lock */
+    unsigned char *at, *end;
     size_t mapped;
 } region;
 
-/* Maps another region of large pages. Returns false if the system has no memory, or if the regions
- * together already have MOST_POOLED bytes. */
+/* Maps a new region of large pages. Returns false if the system has no memory, or if MOST_POOLED
+ * bytes are already mapped for regions. */
 static bool region_grow(void)
 {
     if (region.mapped >= MOST_POOLED) return false;
@@ -162,8 +173,8 @@ static bool region_grow(void)
     return true;
 }
 
-/* Returns a block of a pooled size from the region of large pages. Returns NULL if the region
- * cannot provide the block; the caller then gets it from calloc. */
+/* Cuts a block with `size` data bytes from the region of large pages. Returns NULL if the block is
+ * too small for large pages, or if no region can be mapped. The caller then uses calloc. */
 static Block *region_block(size_t size)
 {
     const size_t bytes = size + sizeof(Block);
@@ -176,7 +187,8 @@ static Block *region_block(size_t size)
     return block;
 }
 
-/* Returns the list for blocks of this size, or SIZES if such blocks are not pooled. */
+/* Returns the index in pool.free of the list for blocks with `size` data bytes. Returns SIZES if
+ * blocks of this size never enter the pool. */
 static int pool_index(size_t size)
 {
     for (int i = 0; i < SIZES; i++)
@@ -184,8 +196,8 @@ static int pool_index(size_t size)
     return SIZES;
 }
 
-/* Returns the least pooled size of at least `room` bytes. Returns `room` if it is larger than all
- * pooled sizes. */
+/* Returns the data bytes of the smallest pooled block that has room for `room` bytes. Returns
+ * `room` itself if every pooled block is smaller. */
 static size_t pooled_size(size_t room)
 {
     size_t bytes = FIRST_BLOCK;
@@ -203,15 +215,15 @@ static void pool_unlock(void)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* A process may be forked while another thread holds the lock. That thread does not exist in the
- * child, which would wait for ever. */
+/* Makes fork() wait until no thread holds the lock. Otherwise the child would inherit a locked lock
+ * without the thread that unlocks it, and would wait for ever. */
 static void pool_survives_forks(void)
 {
     (void)pthread_atfork(pool_lock, pool_unlock, pool_unlock);
 }
 
-/* Returns a block with `size` bytes of data. The bytes beyond `dirty` are zero. NULL: out of
- * memory. */
+/* Returns a block with `size` data bytes, from the pool or else from the system. Its bytes from
+ * `dirty` on are zero. Returns NULL if there is no memory. */
 static Block *block_get(size_t size)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -238,8 +250,9 @@ static Block *block_get(size_t size)
     return block;
 }
 
-/* Adds a block to its list. Under AddressSanitizer, the block that was freed first is given out
- * first. Otherwise the newest block is, because its bytes may still be in the caches. */
+/* Puts a freed block into list `index` of the pool. Normally it becomes the first of the list and
+ * is reused first, because its bytes may still be in the caches. Under AddressSanitizer it becomes
+ * the last, so that it is reused as late as possible. */
 static void pool_add(Block *block, int index)
 {
     if (HELD_BACK > 0 && pool.free[index] != NULL) {
@@ -315,15 +328,16 @@ void arena_at_end(Arena *arena, void (*release)(void *self), void *self)
     arena->self = self;
 }
 
-static size_t room_for(size_t bytes) /* Returns the space that an allocation takes, or 0 if that is
-                                        more than fits in size_t. */
+/* Returns the bytes that an allocation occupies in a block, including alignment and gap. Returns 0
+ * if they do not fit into size_t. */
+static size_t room_for(size_t bytes)
 {
     if (bytes > SIZE_MAX - GAP - 2 * ALIGN - sizeof(Block)) return 0;
     return (bytes + GAP + (ALIGN - 1)) & ~(size_t)(ALIGN - 1);
 }
 
-/* Makes arena->now a block with `room` free bytes. This is the block after arena->now if that block
- * is large enough, otherwise a new one. */
+/* Moves arena->now to a block with at least `room` free bytes: to the following block of the arena
+ * if that is large enough, otherwise to a new block. */
 static void next_block(Arena *arena, size_t room)
 {
     Block *now = arena->now;
@@ -347,8 +361,8 @@ static void next_block(Arena *arena, size_t room)
     arena->now = block;
 }
 
-/* Allocates `bytes` bytes and zeroes those from index `keep` on. The caller overwrites the first
- * `keep` bytes. */
+/* Allocates `bytes` bytes. Zeroes them from index `keep` on; the caller promises to overwrite the
+ * first `keep` bytes. */
 static unsigned char *alloc_from(Arena *arena, size_t bytes, size_t keep)
 {
     assert(arena != NULL && keep <= bytes);
@@ -423,8 +437,9 @@ size_t arena_bytes(const Arena *arena)
     return arena->handed;
 }
 
-/* Grows a list without moving it, if it is the newest allocation of its block. Returns false
- * otherwise. */
+/* Extends the list at `at` from `old_bytes` to `new_bytes` bytes without moving it. This is
+ * possible only if the list is the newest allocation of its block and the block has room. Returns
+ * false otherwise. */
 static bool grow_in_place(Arena *arena, unsigned char *at, size_t old_bytes, size_t new_bytes)
 {
     Block *block = arena->now;

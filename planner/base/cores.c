@@ -1,4 +1,5 @@
-/* Asks Linux how many processor cores there are, and which of them this process may use. */
+/* Asks Linux for the number of processor cores, and for the set of cores that this process may
+ * use. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "planner/base/cores.h"
 
@@ -18,7 +19,7 @@ CoreSet cores_set(void)
     cpu_set_t own;
     memset(&set, 0, sizeof set);
     if (sched_getaffinity(0, sizeof own, &own) != 0)
-        return set; /* the machine has more cores than `own` has bits */
+        return set; /* the system refuses, because the machine has more cores than `own` has bits */
     for (unsigned k = 0; k < CORE_SET_WORDS * 64 && k < CPU_SETSIZE; k++)
         if (CPU_ISSET(k, &own)) set.word[k / 64] |= UINT64_C(1) << k % 64;
     return set;

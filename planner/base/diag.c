@@ -1,5 +1,5 @@
-/* Collects diagnostics and renders them, for people and as JSON. The rules that a diagnostic names
- * are defined elsewhere (`tandem explain`). */
+/* Collects diagnostics, and prints them as text or as JSON. `tandem explain` has the table of the
+ * rules that diagnostics name. */
 #include "planner/base/diag.h"
 
 #include <assert.h>
@@ -7,8 +7,7 @@
 
 enum {
     MOST_MESSAGE = 8 << 10
-}; /* The most bytes of one message. A message holds names from scripts and files, which may be
-      long. */
+}; /* the most bytes of one message, because names in scripts and files may be very long */
 
 Diag diag_in(Arena *arena)
 {
@@ -157,8 +156,7 @@ void diag_json(const Diag *d, Str *out)
 
 int diag_exit_code(const Diag *d)
 {
-    /* The values of `Fault` increase with the exit codes. If several errors occurred, the lowest
-     * exit code is returned. */
+    /* `Fault` is in the order of the exit codes, and the lowest exit code of all errors wins. */
     int code = 0;
     for (uint32_t i = 0; i < d->items.n; i++) {
         const Diagnostic *item = &d->items.at[i];

@@ -1,6 +1,6 @@
-/* Keeps a hash index for a list. Each hit in the index is compared with the list's record, so the
- * index never returns a wrong record. If a record was changed after it had been entered, a match
- * may be missed. */
+/* A hash table for the records of a list. A hit is compared with the record itself, so the table
+ * never returns a wrong record. If a record is changed after it was entered, a later search may
+ * fail to find it. */
 #include "planner/base/intern.h"
 
 #include <assert.h>
@@ -8,8 +8,9 @@
 
 #include "planner/base/str.h"
 
-/* Hashes a record. The index is never written to a file, so the hash may be simple. Words of 8
- * bytes go alternately into two products, which are combined at the end. */
+/* Returns a hash of the `size` bytes of a record. Every other 8-byte word goes into `a`, the others
+ * into `b`, so that the processor can overlap the multiplications. The hash is never written to a
+ * file, so it may be simple. */
 static uint32_t hash_of(const void *value, size_t size)
 {
     static const uint64_t odd = UINT64_C(0x9E3779B97F4A7C15);

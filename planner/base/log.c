@@ -1,5 +1,5 @@
-/* Writes progress notes to stderr. The level and the rank belong to the whole process, and are set
- * once, before any thread starts. */
+/* Writes progress notes to stderr. The level and the rank are global variables, which are set once,
+ * before any thread starts. */
 #include "planner/base/log.h"
 
 #include <stdarg.h>
@@ -38,7 +38,8 @@ __attribute__((format(printf, 2, 0))) static void note(LogLevel level, const cha
 {
     if (!the_log.is_configured) log_configure(LOG_info, -1);
     if (level > the_log.level) return;
-    char line[1024]; /* one write for each line, so that lines of several ranks do not mix */
+    /* the whole note in one write, so that the notes of several ranks do not mix */
+    char line[1024];
     int n = the_log.rank < 0 ? 0 : snprintf(line, sizeof line, "[%d] ", the_log.rank);
     size_t used = (size_t)n;
     n = vsnprintf(line + used, sizeof line - used - 1, format, args);

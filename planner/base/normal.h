@@ -1,6 +1,7 @@
-/* Turns uniform numbers into normally distributed ones, with the same bits on every processor. It
- * uses only sums, products, quotients and square roots, which IEEE 754 defines, and no function of
- * a mathematical library. A CUDA source defines NORMAL_FUNCTION before it includes this file. */
+/* Turns uniform random numbers into normally distributed ones, with the same bits on every
+ * processor and GPU. It uses only + - * / and sqrt, whose results IEEE 754 defines exactly, because
+ * log and cos differ between mathematical libraries. A CUDA source defines NORMAL_FUNCTION (such as
+ * __device__) before it includes this file. */
 #ifndef TANDEM_BASE_NORMAL_H
 #define TANDEM_BASE_NORMAL_H
 
@@ -12,9 +13,11 @@
 #define NORMAL_FUNCTION static inline
 #endif
 
-/* Returns ln x for a normal floating-point number x > 0. Write x = m 2^e with m between sqrt(1/2)
- * and sqrt(2), and s = (m - 1) / (m + 1). Then ln m = 2 artanh(s), a series in powers of s^2, which
- * is below 0.0295. The first power that the code leaves out is below 2^-60. */
+/* Returns ln x for a normal floating-point number x > 0.
+ *
+ * Write x = m 2^e with m between sqrt(1/2) and sqrt(2), and s = (m - 1) / (m + 1). Then ln x = e ln
+ * 2 + 2 artanh(s), and artanh(s) is a power series in s whose powers are odd. s^2 is below 0.0295,
+ * so the first term that the code omits is below 2^-60. */
 NORMAL_FUNCTION double normal_log(double x)
 {
     const double ln2_high = 0x1.62e42fefa38p-1, ln2_low = 0x1.ef35793c7673p-45;
@@ -43,9 +46,9 @@ NORMAL_FUNCTION double normal_log(double x)
     return n * ln2_high + (2 * s + (2 * s * q * sum + n * ln2_low));
 }
 
-/* Returns the cosine of an angle of `turn` full circles, for `turn` in [0, 1). The nearest multiple
- * of a quarter circle is subtracted first, which is exact. The remainder is at most an eighth of a
- * circle, where the series of sine and cosine converge fast. */
+/* Returns cos(2 pi turn) for `turn` in [0, 1). First subtracts the nearest multiple of a quarter
+ * circle, which is exact. The remaining angle `a` is at most an eighth of a circle. There the power
+ * series of sine (`odd`) and cosine (`even`) converge fast. */
 NORMAL_FUNCTION double normal_cos_turn(double turn)
 {
     const int quarter = (int)(4 * turn + 0.5);
@@ -73,15 +76,15 @@ NORMAL_FUNCTION double normal_cos_turn(double turn)
     return quarter == 3 ? odd : even;
 }
 
-/* Returns the upper 53 bits as a number in [0, 1). */
+/* Returns the upper 53 of 64 random bits as a number in [0, 1). */
 NORMAL_FUNCTION double normal_fraction(uint64_t bits)
 {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* Returns a normally distributed number (mean 0, standard deviation 1) made from two random numbers
- * by the method of Box and Muller. The logarithm's argument is above 0, so the result is finite:
- * its magnitude is at most 8.6. */
+/* Returns a normally distributed number (mean 0, standard deviation 1), made from two uniform
+ * random numbers by the method of Box and Muller. The argument of the logarithm is at least 2^-53,
+ * so the magnitude of the result is at most 8.6. */
 NORMAL_FUNCTION double normal_from(uint64_t radius, uint64_t turn)
 {
     return sqrt(-2 * normal_log(1 - normal_fraction(radius))) *

@@ -16,8 +16,9 @@ void parallel_allow(uint32_t n)
 typedef struct SharedWork {
     void (*work)(void *self, uint32_t i);
     void *self;
-    uint32_t n, next; /* next: the number of the first call that no thread has started; changed
-                         atomically */
+    /* `next`: the smallest i for which no thread has called work(self, i) yet; changed
+     * atomically */
+    uint32_t n, next;
 } SharedWork;
 
 static void *take_calls(void *shared)
@@ -34,8 +35,7 @@ void parallel_for(uint32_t n, void (*work)(void *self, uint32_t i), void *self)
     pthread_t thread[MOST_THREADS];
     uint32_t n_threads = 0;
     const uint32_t others = (n < allowed ? n : allowed) - (n > 0);
-    /* If the system creates fewer threads than wanted, the existing threads make the remaining
-     * calls. */
+    /* If the system refuses a thread, the loop ends, and the threads that exist share all calls. */
     while (n_threads < others && pthread_create(&thread[n_threads], NULL, take_calls, &shared) == 0)
         n_threads++;
     take_calls(&shared);

@@ -1,15 +1,15 @@
-/* Divides work among threads. A process uses one thread until it calls parallel_allow. This is the
- * default because a sweep already runs one process on each core, and because a program that links
- * libtandem may not want threads. */
+/* Runs a loop on several threads. A process uses one thread until it calls parallel_allow: a sweep
+ * already runs one process on each core, and a program that links libtandem may not want
+ * threads. */
 #ifndef TANDEM_BASE_PARALLEL_H
 #define TANDEM_BASE_PARALLEL_H
 
 #include <stdint.h>
 
-/* From now on, each parallel_for uses up to `n` threads, including the thread that calls it. */
+/* Allows each later parallel_for to use up to `n` threads. The calling thread is one of them. */
 void parallel_allow(uint32_t n);
-/* Calls work(self, i) for each i below `n`, in any order and perhaps at once, and returns when all
- * calls have returned. No call may write memory that another call reads or writes. */
+/* Calls work(self, 0) to work(self, n - 1), in any order and perhaps at the same time. Returns when
+ * all calls have returned. No call may write memory that another call reads or writes. */
 void parallel_for(uint32_t n, void (*work)(void *self, uint32_t i), void *self);
 
 #endif

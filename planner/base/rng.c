@@ -24,7 +24,7 @@ void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* Draws 128 bits for (seed, stream, index). */
+/* Writes the 128 random bits of (seed, stream, index) to `out`. */
 static void draw(uint64_t seed, uint64_t stream, uint64_t index, uint64_t out[2])
 {
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
@@ -58,7 +58,7 @@ double rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 uint64_t rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n)
 {
     assert(n > 0);
-    /* Taking the high half of a product needs only one draw. The probability of each value has a
-     * relative error of at most n / 2^64. */
+    /* The high half of the 128-bit product r n, with r uniform in [0, 2^64), is a number from 0 to
+     * n - 1. The probability of each has a relative error of at most n / 2^64. */
     return (uint64_t)((Wide)rng_u64(seed, stream, index) * n >> 64);
 }

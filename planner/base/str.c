@@ -1,4 +1,4 @@
-/* Growing strings, text for people (sizes, counts, nearest words) and text for machines (JSON,
+/* Growing strings; text for people (sizes, counts, the nearest word); text for programs (JSON,
  * doubles that read back exactly, hashes). */
 #include "planner/base/str.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The xxHash functions that we call are inlined into this file, so there is no library to link. */
+/* Includes the source of the xxHash functions, so there is no library to link. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -67,8 +67,8 @@ const char *str_text(const Str *s)
     return s->at != NULL ? s->at : "";
 }
 
-/* Writes a whole number as %.15g does. Returns the length of the text, or 0 if `value` is not a
- * whole number or has more than 15 digits. */
+/* Writes an integer exactly as %.15g would, but faster. Returns the length of the text. Returns 0
+ * if `value` is 0, is not an integer, or has more than 15 digits. */
 static size_t whole_text(char text[DOUBLE_ROOM], double value)
 {
     if (!(value > -1e15 && value < 1e15) || value == 0 || value != (double)(int64_t)value) return 0;
@@ -102,8 +102,8 @@ void str_add_double(Str *s, double value)
     str_add_bytes(s, text, double_text(text, value));
 }
 
-/* Returns the length in bytes of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7),
- * or 0 if there is none. */
+/* Returns the length in bytes (1 to 4) of the UTF-8 character at `text`. Returns 0 if the bytes
+ * there are not well-formed UTF-8 (Unicode 15, table 3-7). */
 static size_t utf8_length(const unsigned char *text)
 {
     unsigned lead = text[0], low = 0x80, high = 0xBF;
@@ -117,12 +117,12 @@ static size_t utf8_length(const unsigned char *text)
     if (text[1] < low || text[1] > high) return 0;
     for (size_t i = 2; i < n; i++)
         if (text[i] < 0x80 || text[i] > 0xBF)
-            return 0; /* this also stops at the 0 byte that ends
-                         the text */
+            return 0; /* the 0 byte at the end of the text fails this test, too */
     return n;
 }
 
-/* True for the control characters C0, DEL and C1. A terminal may execute them. */
+/* True if the UTF-8 character of n bytes at `text` is a control character (C0, DEL or C1). A
+ * terminal may execute such characters, for example to move the cursor. */
 static bool is_control(const unsigned char *text, size_t n)
 {
     return text[0] < 0x20 || text[0] == 0x7F || (n == 2 && text[0] == 0xC2 && text[1] < 0xA0);
@@ -159,7 +159,7 @@ const char *str_readable(Arena *arena, const char *text, size_t most)
     }
     if (from == n) return out.n == n ? text : str_text(&out);
     size_t rest = from;
-    while (rest < n && out.n < most) { /* whole sequences only */
+    while (rest < n && out.n < most) { /* never cuts a UTF-8 character */
         size_t length = utf8_length((const unsigned char *)text + rest);
         if (length == 0 || length > most - out.n) break;
         str_add_bytes(&out, text + rest, length);
@@ -210,13 +210,13 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Returns the number of edits that turn `a` into `b`. An edit inserts, deletes or replaces a
- * letter, or swaps two neighbours. Upper and lower case count as equal. Both texts are shorter than
- * WORD_MAX. The method is optimal string alignment: no substring is edited twice. */
+/* Returns the edit distance of `a` and `b`: how many letters must be inserted, deleted, replaced,
+ * or swapped with a neighbour. Ignores case. Both texts have at most WORD_MAX letters. The method
+ * is optimal string alignment: no substring is edited twice. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
-    size_t row[3][WORD_MAX + 1]; /* rows i - 2, i - 1 and i of the table of distances; the array's
-                                    rows are reused in turn */
+    /* rows i - 2, i - 1 and i of the table of distances; row i is stored at row[i % 3] */
+    size_t row[3][WORD_MAX + 1];
     for (size_t j = 0; j <= n_b; j++) row[0][j] = j;
     for (size_t i = 1; i <= n_a; i++) {
         size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
@@ -238,8 +238,9 @@ const char *str_nearest(const char *word, const char *const *candidates, size_t 
     size_t length = strlen(word), limit = smaller(2, length / 3) + 1;
     const char *nearest = NULL;
     if (length > WORD_MAX) return NULL;
-    for (size_t i = 0; i < n && length == 2; i++) /* one edit is more than a third of a two-letter
-                                                     word, but swapped letters are accepted */
+    /* A two-letter word allows no edit (a third of 2 is below 1), except that its letters are
+     * swapped. */
+    for (size_t i = 0; i < n && length == 2; i++)
         if (candidates[i][0] == word[1] && candidates[i][1] == word[0] && candidates[i][2] == 0)
             return candidates[i];
     for (size_t i = 0; i < n; i++) {
@@ -259,7 +260,8 @@ const char *str_bytes(Arena *arena, uint64_t bytes)
     unsigned power = 0;
     while (power < 6 && bytes >> (10 * power) >= 1024) power++;
     double value = (double)bytes / (double)(UINT64_C(1) << (10 * power));
-    if (value >= 1023.95 && power < 6) { /* such a value would print as 1024.0 */
+    /* such a value would print as 1024.0; the next unit gives 1.0 */
+    if (value >= 1023.95 && power < 6) {
         power++;
         value = 1;
     }
@@ -308,7 +310,7 @@ struct Hasher {
 
 Hasher *hasher_new(Arena *arena)
 {
-    /* XXH3's state needs a stricter alignment than an arena gives. */
+    /* XXH3's state needs 64-byte alignment, which an arena does not give. */
     char *at = arena_alloc(arena, sizeof(Hasher) + _Alignof(Hasher) - 1);
     size_t over = (uintptr_t)at % _Alignof(Hasher);
     Hasher *h = (Hasher *)(void *)(at + (over == 0 ? 0 : _Alignof(Hasher) - over));

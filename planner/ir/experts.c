@@ -64,7 +64,7 @@ uint64_t experts_active_params(const Graph *g)
                              g->tensors.at[n->in[1]].n_dims == 3;
         if (!product) continue;
         const Attrs *a = graph_attrs_at(g, g->nodes.at[rows[n->in[0]]].attrs);
-        /* the reader of plans refuses such attributes later */
+        /* an invalid plan, which its reader refuses later */
         if (a->top_k < 1 || a->top_k > a->experts) continue;
         counted[n->in[1]] = true;
         const Tensor *w = &g->tensors.at[n->in[1]];

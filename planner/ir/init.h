@@ -1,4 +1,4 @@
-/* Compares the distributions from which two parameters get their initial values. */
+/* Compares the initial distributions of two parameters. */
 #ifndef TANDEM_IR_INIT_H
 #define TANDEM_IR_INIT_H
 
@@ -9,7 +9,8 @@
 
 static_assert(sizeof(Init) == 3 * sizeof(double), "init_equal compares all fields");
 
-/* Compares the fields, because the bytes between them may have any value. */
+/* True if both parameters are initialised from the same distribution. Compares field by field,
+ * because padding between fields may have any value. */
 static inline bool init_equal(const Init *x, const Init *y)
 {
     return x->kind == y->kind && memcmp(&x->a, &y->a, sizeof x->a) == 0 &&

@@ -1,8 +1,12 @@
-/* The streams of a program. Instructions on one stream run in order. */
+/* The streams of a program: queues of instructions, like CUDA streams. Instructions on one stream
+ * run in order; those on different streams may overlap. `compute` runs kernels. `copy_in` and
+ * `copy_out` copy between host and device, and `host` computes on the CPU. On the others,
+ * collectives run: dp_gather and dp_reduce serve FSDP, pp_forward and pp_backward send between
+ * pipeline stages, and the rest serve the mesh axis of the same name (Carries in layout/axes.h). */
 #ifndef TANDEM_IR_STREAMS_H
 #define TANDEM_IR_STREAMS_H
 
-/* Without clang-format off, each run of the formatter moves one more entry to a line of its own. */
+/* Without this, each run of clang-format moves one more entry to a line of its own. */
 /* clang-format off */
 #define STREAMS(X)                                                                                 \
     X(none)                                                                                        \

@@ -1,4 +1,4 @@
-/* Windows of convolutions and poolings: sizes, and the rows that are read. */
+/* Windows of convolutions, poolings and resizes: sizes, and the rows that they read (window.h). */
 #include "planner/ir/window.h"
 
 #include <assert.h>

@@ -1,14 +1,17 @@
-/* A window states which input rows an output row of a convolution or a pooling reads. A signature
- * marks an index of such input rows with `~`: "bch~w~" has the rows and columns that output rows h
- * and columns w read. The attributes of a node state its windows, one for each direction. */
+/* Windows: which input rows an output row of a convolution, pooling or resize reads. For example, a
+ * 3 x 3 convolution with stride 1 and padding 1 computes output row 5 from input rows 4, 5 and 6. A
+ * signature in ops.def writes `h~` for the input rows that output rows h read, and `w~` for
+ * columns. The attributes of a node (h_kernel, h_stride, ...) describe its two windows. This file
+ * says "row" for both directions. */
 #ifndef TANDEM_IR_WINDOW_H
 #define TANDEM_IR_WINDOW_H
 
 #include "planner/ir/op/op.h"
 
-/* The values that a window reads beyond the edge of the grid. zero: zeros. reflect: mirrored rows
- * without the edge row. symmetric: mirrored rows with the edge row. periodic: the rows at the
- * opposite edge (longitude). edge: the edge row again, for a resize. */
+/* The values of rows beyond the edge of the grid. zero: zeros. reflect: mirrored rows, without the
+ * edge row (row -1 is row 1). symmetric: mirrored rows, with the edge row (row -1 is row 0).
+ * periodic: the rows at the opposite edge, as for longitude. edge: the edge row again, for a
+ * resize. */
 typedef enum WindowMode {
     WINDOW_zero,
     WINDOW_reflect,
@@ -18,17 +21,19 @@ typedef enum WindowMode {
     WINDOW_MODES
 } WindowMode;
 
-/* IMAGE_MOST: the most patches in a row or column of an image, and the most channels.
- * IMAGE_MOST_PATCH: the longest side of a patch [points]. WINDOW_MOST_POINTS: the most points of an
- * attention window. WINDOW_MOST_FEATURES: the most points x features of a head in a window. */
+/* Limits. IMAGE_MOST: patches in a row or column of an image, and channels. IMAGE_MOST_PATCH: the
+ * side of a patch [points]. WINDOW_MOST_POINTS: points of an attention window.
+ * WINDOW_MOST_FEATURES: points of a window times features of a head. */
 enum { IMAGE_MOST = 1 << 12, IMAGE_MOST_PATCH = 512 };
 enum { WINDOW_MOST_POINTS = 144, WINDOW_MOST_FEATURES = 16384 };
 
-/* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
- * the rows of padding at the two edges. A negative number -n crops: no window reads the n outermost
- * rows at that edge. A resize of `from` rows to `to` has no kernel. If bilinear, output row o is
- * made of the two rows around (o + 1/2) * from / to - 1/2. With the nearest point, output row o is
- * row floor(o * from / to). */
+/* One direction of a window. Output row o reads the rows o * stride - before + k * dilation for k =
+ * 0 to kernel - 1. `before` and `after` are the rows of padding at the two edges. If negative, that
+ * many rows at the edge are cropped: no window reads them.
+ *
+ * A resize from `from` to `to` rows has no kernel. If `nearest`, output row o is input row floor(o
+ * * from / to). Otherwise it interpolates between the two rows next to (o + 1/2) * from / to -
+ * 1/2. */
 typedef struct Window {
     int64_t kernel, stride, dilation, before, after;
     WindowMode mode;
@@ -36,38 +41,40 @@ typedef struct Window {
     bool nearest;
 } Window;
 
-/* Returns the capital of `letter`, h or w. Arrays by letter have two entries for such an index: h
- * is for the output rows, H for the input rows h~ that they read. */
+/* Returns the upper case of `letter`, h or w. In arrays with an entry for each letter, entry h is
+ * about the output rows, and entry H about the input rows h~ that they read. */
 static inline char window_reach(char letter)
 {
     return (char)(letter - 'a' + 'A');
 }
-/* The window of a node for letter h or w; the node must not be a resize. */
+/* Returns the window of a node, except a resize, for direction h or w. */
 Window window_of(const Attrs *attrs, char letter);
-/* True for a resize. It has no window size; its attributes give the size of the output. */
+/* True for a resize and its gradient. Their attributes give the size of the output, not a
+ * window. */
 bool op_resizes(OpKind op);
-/* The window of any op. b: bound to the global sizes. */
+/* Returns the window of any op, also of a resize, for direction h or w. `b` has the global
+ * sizes. */
 Window op_window(OpKind op, const Binding *b, const Attrs *attrs, char letter);
-/* The number of output rows of `size` input rows; 0: the window does not fit. */
+/* Returns how many output rows `size` input rows give; 0 if the window is larger than the input. */
 int64_t window_outputs(const Window *w, int64_t size);
-/* The fewest input rows that give `outputs` output rows. */
+/* Returns the fewest input rows that give `outputs` output rows. */
 int64_t window_inputs(const Window *w, int64_t outputs);
-/* Returns the input rows that output rows [lo, hi) read. Rows beyond an edge keep their index
- * outside of the grid. Empty for an empty interval. */
+/* Returns the interval of input rows that output rows lo to hi - 1 read. Rows beyond an edge are
+ * included with indices below 0 or above the size. An empty interval reads nothing. */
 Interval window_reads(const Window *w, int64_t lo, int64_t hi);
-/* Returns the rows of a grid of `size` rows that output rows `out` read. The interval is clipped at
- * the edges and includes the rows that a mirror at the edge reads. In a periodic dimension it
- * continues beyond the edges. */
+/* Returns the interval of rows of a grid of `size` rows that output rows `out` need. Unlike in
+ * window_reads, rows beyond an edge are left out; rows that a mirror reads in their place are
+ * included. In a periodic dimension, the interval still continues beyond the edges. */
 Interval window_rows(const Window *w, int64_t size, Interval out);
-/* Returns the rows of `out` whose windows read only rows of `own`. They are contiguous: the part's
- * other output rows come before and after them. */
+/* Returns the output rows in `out` whose windows read only rows in `own`, such as the rows that a
+ * rank can compute before the halo arrives. They are contiguous. */
 Interval window_inner_rows(const Window *w, int64_t size, Interval own, Interval out);
-/* Returns the row of a grid of `size` rows that stands in for `row`, which may be beyond an edge;
- * -1: a zero. */
+/* Returns the row whose value is used for `row`, which may lie beyond an edge of a grid of `size`
+ * rows. For example, -1 gives 1 with WINDOW_reflect. Returns -1 if the value is zero. */
 int64_t window_row(const Window *w, int64_t size, int64_t row);
-/* For every `~` index: computes the number of input rows if the number of output rows is known, or
- * the other way round. Returns false if a window is malformed, or does not lead from one size to
- * the other. */
+/* For each index h~ or w~ of the op's signature: computes the size of h~ from that of h, or that of
+ * h from that of h~, depending on which one `b` has. Returns false if a window is invalid, or if it
+ * does not fit the sizes. */
 bool op_windowed(OpKind op, Binding *b, const Attrs *attrs);
 
 #endif

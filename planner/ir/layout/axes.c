@@ -1,4 +1,4 @@
-/* The table of mesh axes, and sets of axes by property. */
+/* The table of mesh axes with their properties, from axes.def. */
 #include "planner/ir/layout/axes.h"
 
 #include <assert.h>
@@ -21,8 +21,8 @@ const char *axis_name_text(AxisName name)
     return axis_info(name)->name;
 }
 
-/* Returns the set of axes for which `condition` is true. The condition may use `axis`, a pointer to
- * AxisInfo. */
+/* The body of a function that returns all axes for which `condition` is true. The condition may use
+ * `axis`, a pointer to the AxisInfo of the axis that is tested. */
 #define AXES_WHERE(condition)                                                                      \
     AxisNames names = 0;                                                                           \
     for (const AxisInfo *axis = axes; axis < axes + AXIS_NAMES; axis++)                            \

@@ -1,4 +1,5 @@
-/* Deals. A deal says which intervals of a split dimension each part consists of. */
+/* Builds deals and answers questions about them: which intervals of a split dimension each part
+ * has. */
 #include <assert.h>
 #include <string.h>
 
@@ -47,8 +48,8 @@ DealId deal_padded(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
 bool deal_is_padded(const Deals *deals, DealId id)
 {
     if (deal_is_rows(deals, id))
-        return true; /* a rank stores only the rooms that have a token, so
-                        its buffer may have unused rows */
+        /* the buffer has room for more rows than there are tokens, so its end is padding */
+        return true;
     return id && deals->deals.at[id].kind == DEAL_ceil && deals->deals.at[id].per_part > 0;
 }
 
@@ -129,8 +130,8 @@ bool deal_is_zigzag(const Deals *deals, DealId id)
     return true;
 }
 
-/* Writes the intervals that form elements [from, to) of a part to `out`, which has room for
- * d->per_part intervals. */
+/* Sets `out` to the intervals of elements [from, to) of a part, counted from the part's first
+ * element. `out` has d->per_part entries; unused ones stay as they are. */
 static void take(const Deals *deals, const Deal *d, uint32_t part, int64_t from, int64_t to,
                  Interval *out)
 {
@@ -175,8 +176,7 @@ uint64_t deal_table(const Deal *d)
     return d->kind == DEAL_segments ? d->per_part : 0;
 }
 
-/* Returns the deal if it has a table of intervals. Returns NULL for equal, ceil and padded
- * deals. */
+/* Returns the deal if it has a table of intervals; NULL for the kinds equal, ceil and rows. */
 static const Deal *listed(const Deals *deals, DealId id)
 {
     if (!id) return NULL;
@@ -185,7 +185,7 @@ static const Deal *listed(const Deals *deals, DealId id)
     return deal_table(d) ? d : NULL;
 }
 
-/* Returns the number of elements in a part's buffer, for a deal without a table. */
+/* Returns the size of each part's buffer in elements, for a deal without a table of intervals. */
 static int64_t each_of(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
 {
     return deal_is_padded(deals, id) && !deal_is_rows(deals, id) ? deals->deals.at[id].per_part
@@ -240,7 +240,7 @@ int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
     for (uint32_t k = 0; deal_interval(deals, id, size, n_parts, part, k, &i); k++) {
         if (at < i.hi - i.lo)
             return ((i.lo + at) % size + size) %
-                   size; /* the index may lie beyond the edge of a periodic dimension */
+                   size; /* a halo may reach beyond the edge of a periodic dimension */
         at -= i.hi - i.lo;
     }
     assert(0 && "an element of the part");

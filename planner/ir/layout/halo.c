@@ -1,4 +1,4 @@
-/* Halos. A halo consists of the rows of neighbouring parts that a part also needs. */
+/* Computes the halo of a part: the rows of neighbouring parts that it reads, too (halo.h). */
 #include "planner/ir/layout/halo.h"
 
 #include <assert.h>
@@ -16,7 +16,8 @@ DealId deal_around(Deals *deals, Arena *arena, DealKind kind, int64_t size, uint
     return deal_intern(deals, arena, deal, held);
 }
 
-/* Returns the rows of a part, without its halo. Empty parts come last. */
+/* Returns the rows that a part owns. If there are fewer rows than parts, the last parts are
+ * empty. */
 static Interval own_rows(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part)
 {
     Interval at;
@@ -31,7 +32,7 @@ static Interval held_rows(const Deals *deals, int64_t size, uint32_t n_parts, ui
                                                                      : (Interval){own.lo, own.lo};
 }
 
-/* Computes the number of halo rows before a part [0] and after it [1]. */
+/* Sets rows[0] and rows[1] to the count of halo rows in front of a part and behind it. */
 static void sides(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                   int64_t rows[2])
 {

@@ -1,4 +1,4 @@
-/* Layouts, deals and shapes. Together they define the part of a tensor that a rank holds. */
+/* Dtypes, layouts and shapes (layout.h). deal.c has the deals. */
 #include "planner/ir/layout/layout.h"
 
 #include <assert.h>
@@ -81,8 +81,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the lowest byte is th
 AxisSet layout_axes_split(const Layout *l, int d)
 {
     AxisSet set = 0;
-    uint64_t any[MAX_AXES / 8]; /* one bit pattern for all axes together; zero in most cases,
-                                   because few axes split a tensor */
+    /* The layout of 8 axes in one word. Most words are 0 (WHOLE), because few axes split a tensor,
+     * so one comparison usually skips 8 axes. */
+    uint64_t any[MAX_AXES / 8];
     memcpy(any, l->on, sizeof any);
     for (uint32_t part = 0; part < MAX_AXES / 8; part++)
         while (any[part] != 0) {

@@ -1,14 +1,14 @@
-/* A mesh arranges the ranks as a grid of named axes. All answers are computed from the sizes and
- * strides of the axes. */
+/* Builds meshes and computes the coordinates and groups of ranks from sizes and strides. No table
+ * of ranks is stored. */
 #include "planner/ir/layout/mesh.h"
 
 #include <assert.h>
 
 #include "planner/base/str.h"
 
-/* Sets the strides of axes that state their stride in `apart`. The axis whose `apart` equals
- * *stride comes first, and *stride is multiplied by its size. The search then goes on with the new
- * *stride. */
+/* Places the axes that have their own stride (Axis.apart). *stride is the number of ranks in the
+ * grid so far. If an axis has exactly this `apart`, it comes next: *stride is multiplied by its
+ * size. This is repeated until no such axis fits. */
 static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
 {
     for (uint32_t a = 0; a < mesh->n_axes && *stride <= UINT32_MAX / 2;) {
@@ -19,7 +19,8 @@ static void place_apart(Mesh *mesh, uint64_t *stride, uint32_t *n_placed)
         mesh->axis[a].stride = (uint32_t)*stride;
         *stride *= mesh->axis[a].size;
         ++*n_placed;
-        a = 0; /* no axis is found twice, because *stride has grown */
+        /* starts again, because *stride has grown; the placed axis cannot match it any more */
+        a = 0;
     }
 }
 
@@ -67,7 +68,7 @@ void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
     mesh->n_axes++;
     mesh->axis[a].size /= inner;
     mesh->axis[a + 1].size = inner;
-    mesh->axis[a].apart *= inner; /* an axis without `apart` keeps 0 */
+    mesh->axis[a].apart *= inner; /* stays 0 if the axis had no stride of its own */
     AxisName name = mesh->axis[a].name;
     for (uint32_t i = 0, k = 0; i < mesh->n_axes; i++) {
         if (mesh->axis[i].name != name) continue;
@@ -85,8 +86,7 @@ AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner)
         if (inner % size != 0 && size % inner != 0) return 0;
         if (inner < size) {
             mesh_refine(mesh, arena, a, inner);
-            set = (AxisSet)(set << 1); /* the earlier splits moved the remaining axes by one
-                                          position */
+            set = (AxisSet)(set << 1); /* the new entry moved all later entries by one */
             return (AxisSet)(set | 1u << (a + 1));
         }
         inner /= size;
@@ -165,7 +165,7 @@ Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
     return member;
 }
 
-/* Returns the axis of the set with the smallest stride. */
+/* Returns the axis of the non-empty set `axes` with the smallest stride. */
 static uint32_t closest(const Mesh *mesh, AxisSet axes)
 {
     uint32_t found = MAX_AXES;

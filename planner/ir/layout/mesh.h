@@ -1,6 +1,11 @@
-/* A mesh arranges the ranks as a grid of named axes. Ranks along the last (innermost) axis are
- * consecutive. If several axes split a dimension, its parts nest in the order of this list.
- * Axis.apart is for an axis whose stride does not follow from its place in this list. */
+/* A mesh arranges the ranks as a grid, as torch's DeviceMesh does. Each axis of the grid has a
+ * name, such as tp, for one kind of parallelism. For example, the mesh dp_shard = 4, tp = 2 has 8
+ * ranks. Rank 5 has the coordinates dp_shard 2 and tp 1. A group along tp is a pair of ranks, such
+ * as {4, 5}; a group along dp_shard has 4 ranks, such as {1, 3, 5, 7}.
+ *
+ * Ranks along the last (innermost) axis are consecutive, except along an axis with its own stride
+ * (Axis.apart). If several axes split the same dimension of a tensor, a part of an outer axis is
+ * cut further by the inner axes. */
 #ifndef TANDEM_IR_MESH_H
 #define TANDEM_IR_MESH_H
 
@@ -12,63 +17,69 @@
 
 enum { MAX_AXES = 16 };
 typedef uint32_t Rank;
-typedef uint16_t AxisSet; /* bit a: mesh axis a */
+typedef uint16_t AxisSet; /* a set of entries of Mesh.axis: bit a is axis[a] */
 
-/* An atomic axis. An axis that the user names consists of one or more atomic axes. For example,
- * reshard_after_forward = 4 splits dp_shard = 8 into dp_shard.0 (2) and dp_shard.1 (4). */
+/* One axis of the grid. An axis that the user names, such as dp_shard = 8, is usually one entry. It
+ * becomes several if something needs only a part of it: reshard_after_forward = 4 shards weights
+ * over 4 of the 8 ranks, so the entries are dp_shard.0 of size 2 and dp_shard.1 of size 4. */
 typedef struct Axis {
-    const char *text; /* for example "tp" or "dp_shard.1" */
+    const char *text; /* "tp", or "dp_shard.1" if the named axis has several entries */
     AxisName name;
-    uint32_t size, stride; /* stride: the difference of the numbers of two ranks that are neighbours
-                              along the axis */
-    /* 0: the stride follows from the order of the axes. Otherwise `apart` is the stride itself. It
-     * is then larger than the strides of some axes before it in the list. */
+    /* neighbours along the axis are `stride` ranks apart: in dp_shard = 4, tp = 2 the strides are 2
+     * and 1 */
+    uint32_t size, stride;
+    /* Usually 0: the stride is the product of the sizes of all later axes. Otherwise it is `apart`.
+     * This is set if the axis was moved to the end of the list, where its parts nest innermost,
+     * although its ranks are not consecutive (mesh_nest_last). */
     uint32_t apart;
 } Axis;
 
 typedef struct Mesh {
-    uint32_t n_axes, n_ranks; /* the mesh keeps only axes of size > 1 */
+    uint32_t n_axes, n_ranks; /* all axes have sizes above 1 */
     Axis axis[MAX_AXES];
 } Mesh;
 
-/* Builds a mesh from the size of each named axis. Sizes 0 and 1 leave out the axis. The caller has
- * checked that there are at most 2^31 ranks. */
+/* Builds a mesh from the size of each named axis, outermost first. An axis of size 0 or 1 is left
+ * out. The caller has checked that there are at most 2^31 ranks. */
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
-/* Splits atomic axis `a` into an outer and an inner axis. The inner axis has size `inner`. */
+/* Replaces axis[a] by an outer axis and an inner axis of size `inner`, such as 8 by 2 and 4. */
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
-/* Splits the axis of that name so that its innermost part has `inner` ranks. Returns the atomic
- * axes of that part. Returns the empty set if earlier splits do not allow it. */
+/* Returns the innermost entries of the named axis, whose sizes multiply to `inner`. Splits an entry
+ * if necessary: dp_shard = 8 and inner = 4 give dp_shard.0 (2) and dp_shard.1 (4), of which
+ * dp_shard.1 is returned. Returns the empty set if the sizes do not allow it, as for inner = 3. */
 AxisSet mesh_cut(Mesh *mesh, Arena *arena, AxisName name, uint32_t inner);
-/* Moves atomic axis `a` to the end of the list, so that its parts nest inside all others. No rank
- * changes its coordinates. */
+/* Moves axis[a] to the end of the list. Where several axes split a dimension, its parts are then
+ * the innermost. No rank changes its coordinates: the axis keeps its stride in `apart`. */
 void mesh_nest_last(Mesh *mesh, uint32_t a);
-/* Computes strides and the number of ranks from the sizes. Returns false if the axes form no grid
- * of at most 2^31 ranks. */
+/* Computes all strides and n_ranks from the sizes and from Axis.apart. Returns false if these do
+ * not form a grid of at most 2^31 ranks. */
 bool mesh_set_strides(Mesh *mesh);
-/* returns all atomic axes of that name; the empty set for an axis of size 1 */
+/* Both return the entries of Mesh.axis with these names; the empty set if the named axis has size
+ * 1. */
 AxisSet mesh_axes(const Mesh *mesh, AxisName name);
-AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* returns all atomic axes of these
-                                                            names */
-/* returns the product of the axes' sizes; 1 for the empty set */
+AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names);
+/* Returns how many ranks a group along `axes` has: the product of the sizes; 1 for no axes. */
 uint32_t mesh_size(const Mesh *mesh, AxisSet axes);
-uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis); /* along atomic `axis` */
-/* Returns the index of `rank` in its group along `axes`. The outermost axis counts most. */
+/* the rank's place along axis[axis], from 0 */
+uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
+/* Returns the place of `rank` in its group along `axes`, from 0. The outermost axis counts most. */
 uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
-/* Returns the part that is `hop` steps after `part` in a ring of `size` parts. */
+/* Returns the place that is `hop` places after `part` in a ring of `size` places. `hop` may be
+ * negative: mesh_hop(0, -1, 4) is 3. */
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
-/* Returns member i of the group along `axes` that contains `rank`. i = mesh_part(rank) gives `rank`
- * itself. */
+/* Returns the rank at place i of the group along `axes` that contains `rank`. This is the inverse
+ * of mesh_part: mesh_member(m, r, axes, mesh_part(m, r, axes)) is r. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Returns the i-th smallest rank (counted from 0) of the group along `axes` that contains
- * `rank`. */
+/* Returns the i-th smallest rank (from 0) of the group along `axes` that contains `rank`. It
+ * differs from mesh_member(i) only if an axis has its own stride (Axis.apart). */
 Rank mesh_rising(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* Returns the next larger rank of the member's group. After the largest rank comes the smallest. To
- * visit a whole group, call this once for each member. */
+/* Returns the next larger rank of the group along `axes` that contains `member`; the smallest rank
+ * after the largest. To visit a whole group, call it mesh_size(mesh, axes) times. */
 Rank mesh_next(const Mesh *mesh, Rank member, AxisSet axes);
-/* Returns the smallest rank of the group along `axes` that contains `rank`. This number identifies
+/* Returns the smallest rank of the group along `axes` that contains `rank`. It serves as the id of
  * the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);
-/* Returns for example "dp_shard,tp"; "-" for the empty set. */
+/* Returns the names of `axes`, such as "dp_shard,tp"; "-" for the empty set. */
 const char *mesh_axes_text(Arena *arena, const Mesh *mesh, AxisSet axes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Answers questions about a mesh from the coordinates of ranks. Nothing is stored. */
+/* Answers questions about a mesh (mesh_view.h) from the coordinates of its ranks. */
 #include "planner/ir/layout/mesh_view.h"
 
 #include <assert.h>
@@ -122,7 +122,7 @@ void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep
 {
     uint32_t stage = fold->ep * fold->ep_shard;
     assert(mesh->n_ranks % stage ==
-           0); /* pp is the outermost axis, so the ranks of a stage are consecutive */
+           0); /* pp is the outermost axis, so the ranks of a pipeline stage are consecutive */
     *ep = rank % stage % fold->ep;
     *ep_shard = rank % stage / fold->ep;
 }

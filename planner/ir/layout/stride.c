@@ -1,4 +1,4 @@
-/* Strided deals: parts that hold rows at equal distances. */
+/* Strided deals (stride.h): each part has pieces of the rows at equal distances. */
 #include "planner/ir/layout/stride.h"
 
 #include <assert.h>

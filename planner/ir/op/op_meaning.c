@@ -1,4 +1,4 @@
-/* Answers questions about an op from its row in ops.def: from its signature, reduction, flags and
+/* Tells what kind an op is, from the columns of its row in ops.def: signature, reduction, flags and
  * backward. */
 #include "planner/ir/op/op_private.h"
 

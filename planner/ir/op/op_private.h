@@ -1,29 +1,28 @@
-/* Signatures as text: declarations that op.c and op_bind.c share. Tests of the grammar also include
- * this file. */
+/* Parsing and deriving signatures, shared by the files of planner/ir/op. Tests of the grammar also
+ * include this file. */
 #ifndef TANDEM_IR_OP_PRIVATE_H
 #define TANDEM_IR_OP_PRIVATE_H
 
 #include "planner/ir/op/op.h"
 
-/* Writes into `out` the signature of the gradient of input `of` (0 or 1) of a contraction. It has
- * the same indices; the gradient of the output replaces that input. "bsk,kn->bsn", 0 ->
- * "bsn,kn->bsk" */
+/* Derives the signature of the gradient of input `of` (0 or 1) of a contraction: the gradient of
+ * the output takes the place of that input. "bsk,kn->bsn", 0 gives "bsn,kn->bsk". */
 void sig_gradient(const char *signature, int of, char *out, size_t room);
-/* Writes the signature of a contraction whose operands have their summed indices last. If
- * `lies_along` is false, copies the signature unchanged. "bsk,kn->bsn" -> "bsk,nk->bsn" */
+/* Derives the signature of the same contraction with the summed indices of both operands last:
+ * "bsk,kn->bsn" gives "bsk,nk->bsn". If `lies_along` is false, copies `signature` unchanged. */
 void sig_along(const Signature *sig, const char *signature, bool lies_along, char *out,
                size_t room);
-/* Writes the signature of a contraction of scaled numbers. The scales of both inputs follow the
- * inputs: one for each operand, or one for each of its indices that the output has too.
- * "bsk,kn->bsn" -> "bsk,kn,bs,n->bsn" */
+/* Derives the signature of the same contraction on 8-bit operands, whose scales follow as two more
+ * inputs. by_rows: a scale for each index that is not summed: "bsk,kn->bsn" gives
+ * "bsk,kn,bs,n->bsn". Otherwise one scale for each operand: "bsk,kn,,->bsn". */
 void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room);
-/* Does the work of sig_scaled, but with one scale for each block B along the last summed index of
- * each operand. "bsk,kn->bsn" -> "bskB,kBn,bsk,kn->bsn". in_pairs: a block consists of A pairs of
- * numbers, and each operand also has the largest magnitude of its tensor:
- * "bskA,kAn,bsk,kn,,->bsn" */
+/* Derives the signature of the same contraction with a scale for each block B along the last summed
+ * index: "bsk,kn->bsn" gives "bskB,kBn,bsk,kn->bsn". in_pairs: a block consists of A pairs of 4-bit
+ * values, and the largest magnitude of each operand follows as another input:
+ * "bskA,kAn,bsk,kn,,->bsn". */
 void sig_blocks(const Signature *sig, const char *signature, bool in_pairs, char *out, size_t room);
-/* Parses the backward column of ops.def into info; `find` looks up op names. A malformed row
- * aborts. */
+/* Parses the `backward` column of ops.def, such as "silu_grad:d0,i0>0", into info->backward. `find`
+ * returns the op with a name. Malformed text aborts. */
 void sig_parse_backward(const char *text, OpInfo *info, OpKind (*find)(const char *name, size_t n));
 
 static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
@@ -31,24 +30,24 @@ static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
     return arg < sig->n_in ? &sig->in[arg] : &sig->out[arg - sig->n_in];
 }
 bool sig_term_uses(const SigTerm *term, char letter);
-/* true if the letter occurs anywhere in the signature, also inside ( ) */
+/* True if the letter occurs anywhere in the signature, also in (hp). */
 static inline bool sig_uses(const Signature *sig, char letter)
 {
     return (sig->uses & letters_with(letter)) != 0;
 }
 bool sig_has_ellipsis(const Signature *sig);
-bool sig_is_windowed(const Signature *sig); /* true if it has an index h~ or w~ */
+bool sig_is_windowed(const Signature *sig); /* true if h~ or w~ occurs */
 
-/* Does the work of op_bind for any signature. known: sizes of letters ['z' + 1] that are known in
- * advance, or NULL. `name` and `text` appear in messages. */
+/* op_bind for any signature. known[l]: size of index l if it is known in advance, otherwise 0;
+ * `known` may be NULL. `name` and `text` are for messages. */
 bool sig_bind(const Signature *sig, const char *name, const char *text, const Dims *in,
               uint32_t n_in, const Dims *out, uint32_t n_out, const int64_t *known, Binding *b,
               Loc loc, Diag *d);
 int sig_output_dims(const Signature *sig, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 bool sig_may_split(const Signature *sig, char letter);
 
-/* The letters of each role, as a text and as a set. The sets are built with the table of ops, so a
- * function must call op_info before it uses them. */
+/* The letters that have each role, as a text and as a set. The sets are built together with the
+ * table of ops, so call op_info before using them. */
 extern const char *const role_letters[INDEX_ROLES];
 extern Letters role_letters_in[INDEX_ROLES];
 

@@ -1,5 +1,5 @@
-/* The roles of indices, as the head of ops.def lists them. Code that needs an index asks for its
- * role; the op's row in ops.def says which letter has this role. */
+/* The roles of indices: tokens, heads, features and so on (the ROLE rows of ops.def). Code that
+ * wants, say, the token dimension of an op asks for the role. It never compares letters. */
 #ifndef TANDEM_IR_ROLES_H
 #define TANDEM_IR_ROLES_H
 

@@ -1,4 +1,4 @@
-/* Bounds of a rope_pair. The frequency of a pair of elements is divided by this number. */
+/* Bounds of Attrs.rope_pair, a factor by which RoPE divides the frequency of a pair of elements. */
 #ifndef TANDEM_IR_ROPE_PAIRS_H
 #define TANDEM_IR_ROPE_PAIRS_H
 

@@ -1,7 +1,10 @@
-/* The exact text of a plan is a list of records, one in each line. A record is a word, an index,
- * and then key=value for every field that is not zero. One table describes each kind of record.
- * Both the printer and the parser use it, so they cannot differ. Only the files of planner/ir/text
- * and tests include this header. */
+/* The exact text of a plan: one record in each line, such as
+ *
+ *     node 10 linear_o in=16,18 out=19 module=10 split=cp:s,tp:g
+ *
+ * A record is a word, an index, and key=value for every field that is not zero. One table for each
+ * kind of record (fields.c) describes the fields of the C struct. The printer and the parser both
+ * use this table, so they cannot differ. Only planner/ir/text and tests include this header. */
 #ifndef TANDEM_IR_TEXT_PRIVATE_H
 #define TANDEM_IR_TEXT_PRIVATE_H
 
@@ -17,30 +20,30 @@ typedef enum FieldType {
     FIELD_i64,
     FIELD_f64,
     FIELD_bool,
-    FIELD_word, /* an enum, written as one of the field's names */
+    FIELD_word, /* an enum, written as a word, such as "forward" */
     FIELD_op,
-    FIELD_text, /* const char *, written in quotes; NULL is not written */
+    FIELD_text, /* const char *, written in quotes; nothing is written for NULL */
     FIELD_loc,
     FIELD_hash,
     FIELD_axes,   /* AxisSet, such as "dp_shard,tp" */
     FIELD_layout, /* Layout, such as "tp:1,dp_shard:sum" */
     FIELD_split,  /* char[MAX_AXES], such as "tp:k" */
-    /* int64_t[], such as "[2,4096]"; the uint8_t at offset `count` is the number of elements */
+    /* int64_t[], such as "[2,4096]"; a uint8_t at offset `count` of the record has the length */
     FIELD_dims,
-    FIELD_deals, /* DealId[], with a number of elements as for FIELD_dims */
-    /* uint32_t[] of at most `room` elements, with a number of elements as for FIELD_dims */
+    FIELD_deals, /* DealId[], with the length as for FIELD_dims */
+    /* uint32_t[] of at most `room` elements, with the length as for FIELD_dims */
     FIELD_ids,
     FIELD_list,      /* LIST(uint32_t), such as "1,2,3" */
-    FIELD_numbers,   /* double[room], such as "1.5,2"; zeros at the end are not written */
-    FIELD_intervals, /* Deal.first and n, as the intervals in Deals.intervals: "0-4,28-32" */
-    FIELD_args,      /* Instr.args, as the buffers in Program.args: "3,4>5" */
-    FIELD_after      /* Instr.after, as the instructions in Program.after */
+    FIELD_numbers,   /* double[room], such as "1.5,2"; zeros at the end are left out */
+    FIELD_intervals, /* Deal.first and n, written as the intervals themselves: "0-4,28-32" */
+    FIELD_args,      /* Instr.args, written as the buffers: "3,4>5" reads 3 and 4 and writes 5 */
+    FIELD_after      /* Instr.after, written as the pcs */
 } FieldType;
 
-/* Classes of fields, by the effect of changing a value in the text. Fields of the classes proven,
- * given, reported and by_op have seals (TextSeal). A changed value of a given or a reported field
- * contradicts no other field, so only its seal refuses the change. For an attribute (by_op),
- * attrs.def says which class it has. Tests check the class of each field. */
+/* Classes of fields, by the effect of changing a value in a text. Fields of the classes proven,
+ * given, reported and by_op have seals, which are checksums (TextSeal). A changed value of the
+ * classes given and reported contradicts no other field, so only its seal refuses the change. The
+ * class of an attribute (by_op) is in attrs.def. Tests check the class of every field. */
 #define TRUSTS(X)                                                                                  \
     X(proven, "A change contradicts other fields, and the proofs refuse it.")                      \
     X(given, "An input of the computation, such as a seed or an initial value. Its seal refuses "  \
@@ -64,19 +67,20 @@ typedef enum TextTrust {
 typedef LIST(uint32_t) IdList;
 
 typedef struct TextField {
-    /* the field's name in the text; NULL: the value comes at a fixed position without a name */
+    /* the word before "="; NULL: the value has a fixed place on the line, without a word */
     const char *key;
     FieldType type;
-    /* byte offsets in the record: of the value; of its number of elements */
+    /* byte offsets in the C struct: of the value; of the value's length, for types that have one */
     uint16_t offset, count;
-    uint32_t room; /* FIELD_word: number of names; FIELD_ids: the most elements */
+    /* FIELD_word: how many names `names` has; FIELD_ids, FIELD_numbers: the most elements */
+    uint32_t room;
     const char *const *names;
     TextTrust trust;
-    const char *member; /* for a field without a key: the member of the record */
-    /* a note for the docs: what a label is for, how the reader derives the field, or why the text
-     * has it although it follows from other fields; NULL: none */
+    const char *member; /* the name of the struct's member, for a field without a key */
+    /* A note for the docs, or NULL: what a label is for, how the reader derives the field, or why
+     * the text has it although it follows from other fields. */
     const char *note;
-    /* true if a view has the same value as its root; the text of a view does not have it */
+    /* of a buffer: a view always has its root's value, so it is written only for roots */
     bool of_root;
 } TextField;
 
@@ -97,8 +101,8 @@ typedef enum TextRecordKind {
     RECORD_program,
     RECORD_buffer, /* written as "%12 ..." */
     RECORD_instr,  /* written as "12 ..." */
-    RECORD_ranks,  /* the ranks that run each program; the record has no fields */
-    RECORD_seal,   /* the seals of a kind of records; the record has no fields of its own */
+    RECORD_ranks,  /* which ranks run each program; has no fields of the table */
+    RECORD_seal,   /* the seals of one kind of record; has no fields of the table */
     RECORD_COUNT
 } TextRecordKind;
 
@@ -108,33 +112,33 @@ typedef struct Record {
     uint32_t n_fields;
 } Record;
 const Record *text_record(TextRecordKind kind);
-/* Returns the number of elements of a FIELD_numbers, without the zeros at the end. */
+/* Returns the length of a FIELD_numbers value without the zeros at its end. */
 uint32_t text_numbers(const TextField *f, const void *record);
-/* True if the text has the field. */
+/* True if the field appears in texts: it is neither derived nor of passes. */
 static inline bool text_is_written(const TextField *f)
 {
     return f->trust != TRUST_derived && f->trust != TRUST_of_passes;
 }
-/* True if the field has a seal. */
+/* True if the field has a seal: it appears in texts, and is neither free nor a label. */
 static inline bool text_has_seal(const TextField *f)
 {
     return f->trust != TRUST_free && f->trust != TRUST_label && text_is_written(f);
 }
-/* True if the record is a view of a buffer, and the field has the same value as in its root. */
+/* True if `record` is a view of a buffer, and `f` is a field that views have from their root. */
 static inline bool text_is_shared(const TextField *f, const void *record)
 {
     return f->of_root && ((const Buffer *)record)->parent != 0;
 }
-/* Returns the bytes of a value of this type; 0 if it has a list or a location. */
+/* Returns sizeof the C type of a value; 0 for a list and for a location. */
 size_t text_plain_bytes(FieldType type);
-/* Returns the key of a field or, if it has none, the name of its member. */
+/* Returns the field's key; if it has none, the name of the struct's member. */
 const char *text_field_name(const TextField *f);
 
 enum { MOST_FIELDS = 64 };
-/* The seal of a field has two sums over all records. One is the sum of the hashes of its values.
- * The other is the sum of each hash times the number of its record. If only one value changes, both
- * sums change, and the quotient of the two differences is the number of its record. Both sums are 0
- * if the field has no seal, because it is free or a label. */
+/* The checksum of a field over all records of one kind. `sum` adds the hashes of its values.
+ * `place` adds each hash times the index of its record. If one value changes by d in hash, `sum`
+ * changes by d and `place` by d * index. So a reader can tell which record was changed. Both are 0
+ * for a field without a seal. */
 typedef struct TextSeal {
     uint64_t sum, place;
 } TextSeal;
@@ -146,19 +150,18 @@ static inline bool text_seal_equal(TextSeal a, TextSeal b)
 {
     return a.sum == b.sum && a.place == b.place;
 }
-/* Returns the number, from 1 to n, of the only record whose value explains the difference of two
- * seals. Returns 0 if there is no such record. */
+/* Compares the stored seal `was` with the computed seal `now`. If a change of a single record can
+ * explain the difference, returns its index, from 1 to n. Otherwise returns 0. */
 uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n);
 
-/* The number in this line is increased when the form of texts changes so that old texts cannot be
- * read any more. */
+/* The number in this line grows whenever old texts become unreadable. */
 #define TEXT_HEADER_LINE "tandem plan 3"
 #define TEXT_HEADER      TEXT_HEADER_LINE "\n"
 
-/* Sets the fields that the text does not have (derive.c). Indices must have been checked. */
+/* Computes all fields that the text does not contain (derive.c). All indices must be valid. */
 void text_derive(Plan *plan);
-/* Checks that every index is inside its list, that no view has a view as its parent, and that sizes
- * and counts are within their limits. Reports "plan-syntax" at line 0 of `file`. */
+/* Checks a plan that was just parsed: every index is inside its list, the parent of a view is a
+ * root, and sizes and counts are within limits. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);
 
 #endif
