@@ -1,4 +1,4 @@
-/* Builds a graph: adds tensors, adds nodes and checks their shapes, and stores equal attributes
+/* Builds a graph: appends tensors and nodes, infers and checks shapes, and stores equal attributes
  * once. */
 #include "planner/ir/graph.h"
 
@@ -41,8 +41,7 @@ Graph graph_copy(const Graph *g, Arena *arena)
     COPY_LIST(arena, &copy.attrs);
     COPY_LIST(arena, &copy.deals.deals);
     COPY_LIST(arena, &copy.deals.intervals);
-    copy.attrs_index = (Intern){NULL, 0, 0}; /* the index is built from the list again when it is
-                                              * needed */
+    copy.attrs_index = (Intern){NULL, 0, 0}; /* intern_find builds it again from the copied list */
     return copy;
 }
 
@@ -87,8 +86,8 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     for (uint32_t i = 0; i < n_in; i++) n->in[i] = in[i];
     for (uint32_t j = 0; j < n_out; j++) {
         n->out[j] = out[j];
-        /* A gradient tensor has several producers. `producer` is the first of them, because the
-         * tensor exists from then on. */
+        /* Several nodes may write one gradient tensor. Its producer is the first of them, because
+         * the tensor exists from then on. */
         if (!g->tensors.at[out[j]].producer) g->tensors.at[out[j]].producer = id;
     }
     n->attrs = interned;
@@ -126,7 +125,7 @@ bool graph_is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role != ROLE_activation || !n->op) return false;
-    /* an `add` of one-dimensional tensors adds the imbalances of several layers */
+    /* an `add` of tensors [samples] sums the balance losses of several layers */
     if (n->op == OP_add) return g->tensors.at[t].n_dims == 1;
     return n->out[0] != t || op_info(n->op)->flags & (OP_ONCE | OP_WIDE);
 }
@@ -136,8 +135,8 @@ Dims graph_dims(const Graph *g, TensorId t)
     return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};
 }
 
-/* Returns for example "layers.3.attention.mul.12": the module, the op, and the node's number, which
- * makes the name unique. */
+/* Returns a unique name for output j of the next node, such as "layers.3.attention.mul.12": the
+ * module, the op and the index of the node. */
 static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId module, uint32_t j)
 {
     const char *path = module ? g->modules.at[module].path : "";
@@ -146,8 +145,8 @@ static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId
     return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
-/* An op that takes entries of a tensor has one index that no input has. Sets the size of this index
- * to the number of entries that the op takes. */
+/* For a slicing op (OP_TAKES): gives the index that only its output has the size attrs->count.
+ * Reports "shape-mismatch" if the slice is not inside the input. */
 static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     for (uint32_t i = 0; i < b->n_letters; i++) {
@@ -172,8 +171,8 @@ static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Dia
         (long long)a->capacity);
 }
 
-/* Derives the number of rows that the op writes from the number of rows that it reads, or the other
- * way round. */
+/* For an op with windows: computes the count of output rows from the count of input rows, or the
+ * other way round. Reports "shape-mismatch" if a window does not fit. */
 static bool fit_windows(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     static const Attrs none;

@@ -1,4 +1,4 @@
-/* Finds the numbers of ModelInfo that follow from the graph. */
+/* Computes the fields of ModelInfo (parameters, layers, heads, ...) from the graph. */
 #include "planner/ir/graph.h"
 
 static void count_params(Graph *g)
@@ -13,7 +13,7 @@ static void count_params(Graph *g)
     }
 }
 
-/* Returns the size of the dimension with role `role` of w, which is input 1 of the op. */
+/* Returns the size of the dimension of `w` with this role, where `w` is input 1 of `op`. */
 static uint32_t weight_size(OpKind op, const Tensor *w, IndexRole role)
 {
     return (uint32_t)w->dim[op_dim(op, 1, role)];
@@ -23,13 +23,13 @@ static void find_widths(Graph *g, const Node *n)
 {
     ModelInfo *info = &g->info;
     const Tensor *w = &g->tensors.at[n->in[1]];
-    /* the gradient of a table does not read the table */
+    /* forward lookups only: the gradient of an embedding does not read its table */
     if (op_info(n->op)->flags & OP_LOOKS_UP && op_dim(n->op, 1, INDEX_vocab) >= 0 &&
         info->vocab == 0) {
         info->vocab = weight_size(n->op, w, INDEX_vocab);
         info->d_model = weight_size(n->op, w, INDEX_features);
     }
-    /* a model may read labels, but have no embedding table */
+    /* a model without an embedding table still has logits over the vocabulary */
     if (op_info(n->op)->flags & OP_OF_LOSS && op_dim(n->op, 0, INDEX_vocab) >= 0 &&
         info->vocab == 0)
         info->vocab = (uint32_t)g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_vocab)];

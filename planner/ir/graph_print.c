@@ -26,7 +26,8 @@ static void print_loc(Loc loc, Str *out)
     str_add(out, "\n");
 }
 
-/* For a tensor stored by groups, prints the sizes of its segments in original order. */
+/* For a fused projection that is stored group by group (Tensor.order): prints the total sizes of
+ * its segments, such as queries, keys and values. */
 static void print_order(const Graph *g, const Tensor *t, Str *out)
 {
     const Deal *d = &g->deals.deals.at[t->order];

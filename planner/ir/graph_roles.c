@@ -1,10 +1,10 @@
-/* Finds the roles of the dimensions of a graph's tensors. */
+/* Finds the role (tokens, heads, features) of each dimension of each tensor. */
 #include <string.h>
 
 #include "planner/ir/graph.h"
 
-/* Returns the letter of the index whose entries the op takes; 0 if the op takes none. The taken
- * entries have another letter in the output. */
+/* For a slicing op (OP_TAKES): returns the letter of the input's dimension that it slices. The
+ * output has another letter for it, because its size differs. Returns 0 for other ops. */
 static char letter_taken(OpKind op, const Binding *b)
 {
     if (!(op_info(op)->flags & OP_TAKES)) return 0;

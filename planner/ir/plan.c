@@ -1,4 +1,5 @@
-/* Stores each shape once, and computes the bytes and FLOPs of an instruction on one rank. */
+/* Stores each shape of a plan once, and computes the bytes and FLOPs of an instruction on a
+ * rank. */
 #include "planner/ir/plan.h"
 
 #include <assert.h>
@@ -53,7 +54,7 @@ const char *purpose_name(Purpose p)
 
 ShapeId plan_shape(Plan *plan, const Shape *shape)
 {
-    Shape clean; /* padding and unused dimensions zeroed: shapes are found by their bytes */
+    Shape clean; /* a copy whose padding is zero, because shapes are compared byte by byte */
     memset(&clean, 0, sizeof clean);
     clean.n_dims = shape->n_dims;
     clean.layout = shape->layout;
@@ -77,8 +78,8 @@ static uint64_t bytes_of(const Program *p, const Instr *in, uint32_t from, uint3
     return bytes;
 }
 
-/* Returns the bytes of the rows that a rank sends if all experts are chosen equally often. If
- * experts are divided over ranks of tp or cp, a rank has memory for more rows than it sends. */
+/* Returns the size of an exchange of uneven rows: the bytes of the tokens that a rank sends if all
+ * experts are chosen equally often. Its buffer may have room for more. */
 static uint64_t bytes_of_even_rows(const Plan *plan, const Program *p, const Instr *in)
 {
     const Shape *rows = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
@@ -120,9 +121,9 @@ static bool bind_global(const Plan *plan, const Program *p, const Instr *in, Bin
     return op_bind(in->op, dims, n_in, dims + n_in, n_out, b, none, NULL);
 }
 
-/* Converts n, a size or a start, from elements of a dimension to units of the dimension's leading
- * index `letter`. The dimension has `global` elements. The units differ only in a composite
- * dimension: in (hp), the leading index is h, so a unit is p elements. */
+/* Converts n, a size or a start along a dimension of `global` elements, to the unit of index
+ * `letter`. For a composite dimension (hp) with p = 64, the letter is h, so 128 elements are 2
+ * values of h. For other dimensions n stays the same. */
 static int64_t leading(const Binding *b, char letter, int64_t global, int64_t n)
 {
     int64_t size = b->size[(int)letter];
@@ -184,8 +185,9 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in)
     return op_flops(in->op, &b, size, op_seen(in->op, &b, attrs)) * plan_rows_share(plan, p, in);
 }
 
-/* Returns the bytes of a table that lookups touch: one element for each point of all other indices,
- * but at most the whole table [`bytes`]. */
+/* Returns the bytes of a table (such as an embedding) that lookups touch: the chosen row for each
+ * value of the other indices, such as each token, but at most the whole table of `bytes` bytes.
+ * `table` is the letter of the looked-up index. */
 static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], char table,
                               uint64_t bytes, uint32_t element_bytes)
 {
@@ -195,8 +197,9 @@ static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], cha
     return n < bytes ? n : bytes;
 }
 
-/* Returns the bytes of a range of a flat buffer, as an average over the ranks over which the buffer
- * is divided. Zeros that fill the rest of an output are not counted. */
+/* An op with OP_RANGE uses elements lo to hi - 1 of a flat buffer that is divided over ranks.
+ * Returns how many of the `bytes` bytes of a rank's part are in this range, on average over the
+ * ranks. */
 static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, uint64_t bytes)
 {
     const Attrs *a = graph_attrs_at(&plan->graph, in->attrs);
@@ -206,15 +209,16 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
 }
 
-/* Returns the bytes of argument i that an instruction moves, if it works on only a part of the
- * rows. Packing a strip reads only the strip. A part of a convolution moves only its own rows. */
+/* Some ops move only a part of argument i, whose buffer has `bytes` bytes. Returns the bytes that
+ * they move. halo_pack reads only the strips. The two halves of a split convolution (IN_ROWS in
+ * ops.def) each move only their own rows. */
 static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, uint32_t i,
                            uint64_t bytes)
 {
     if (in->op == OP_halo_pack || in->op == OP_halo_cut)
         return p->buffers.at[program_arg(p, in, 1)].bytes;
-    /* If pieces do not fill a message, the rest of the message is set to zero, which reads
-     * nothing. */
+    /* A strided message with unused space at its end: the space is filled with zeros, which reads
+     * nothing from the input. */
     if (op_is_stride(in->op)) {
         const uint64_t other = p->buffers.at[program_arg(p, in, 1 - i)].bytes;
         return i == 0 && other < bytes ? other : bytes;
@@ -226,7 +230,8 @@ static uint64_t rows_bytes(const Plan *plan, const Program *p, const Instr *in, 
     return (uint64_t)((double)bytes * plan_rows_share(plan, p, in));
 }
 
-/* Computes the bytes that each argument moves. */
+/* Sets moved[i] to the bytes of argument i that the instruction reads and writes, without
+ * fusion. */
 static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
                            uint64_t moved[MAX_ARGS])
 {
@@ -241,8 +246,8 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
         const Buffer *buffer = &p->buffers.at[program_arg(p, in, i)];
         const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
         uint64_t bytes = buffer->bytes;
-        /* A new output is first filled with zeros, so only reading and accumulating touch few
-         * elements. */
+        /* A new output of a scatter is first zeroed as a whole. So only reads, and outputs that are
+         * added to, touch few elements. */
         const bool sparse = scatters && (i < in->n_in || added);
         const uint32_t arg = i < in->n_in ? i : i - in->n_in + (scatters ? b.n_in : 0);
         if (sparse && op_looked_up(in->op, &b, arg))
@@ -254,7 +259,7 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
     }
 }
 
-/* Returns the instruction before `in` in the same fused kernel, or NULL if `in` is the first. */
+/* Returns the instruction before `in` in the same fused kernel; NULL if `in` is its first one. */
 static const Instr *part_before(const Program *p, const Instr *in)
 {
     const Instr *before = in;
@@ -284,7 +289,8 @@ const Instr *plan_next_part(const Program *p, const Instr *in)
     return next < p->code.at + p->code.n && next->fuse == in->fuse ? next : NULL;
 }
 
-/* True if an earlier instruction of the kernel has read or written the whole buffer. */
+/* True if an earlier instruction of the same fused kernel has read or written all of buffer `b`, so
+ * that `in` need not read it from memory. */
 static bool at_hand(const Program *p, const Instr *in, BufferId b)
 {
     for (const Instr *part = part_before(p, in); part; part = part_before(p, part)) {
@@ -295,7 +301,8 @@ static bool at_hand(const Program *p, const Instr *in, BufferId b)
     return false;
 }
 
-/* True if only instructions of this kernel touch the buffer. */
+/* True if only instructions of fused kernel `fuse` use buffer `at`, so that it stays in
+ * registers. */
 static bool stays_within(const Program *p, const Buffer *at, uint32_t fuse)
 {
     return fuse && !at->persistent && !at->parent && !at->result && at->first && at->last &&

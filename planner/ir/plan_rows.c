@@ -1,11 +1,12 @@
-/* Computes the fraction of an op's output rows that one instruction computes: of a convolution in
- * two parts (IN_ROWS in ops.def), or of experts' rows. */
+/* Computes which fraction of its op's output rows an instruction computes (plan_rows_share): for
+ * half of a split convolution, and for the tokens of experts. */
 #include "planner/ir/layout/rows.h"
 #include "planner/ir/plan.h"
 #include "planner/ir/window.h"
 
-/* Returns the fraction of the rooms that tokens take if all experts are chosen equally often; 1:
- * the op has no uneven rows. */
+/* Experts have rooms for more tokens than they usually get (layout/rows.h). Returns which fraction
+ * of the rooms has a token if all experts are chosen equally often. Returns 1 for ops without
+ * uneven rows. */
 static double taken_share(const Plan *plan, const Program *p, const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -22,9 +23,10 @@ static double taken_share(const Plan *plan, const Program *p, const Instr *in)
     return 1;
 }
 
-/* A rank can compute some of its outputs along `letter` before the halo arrives, because their
- * windows read only the rank's own rows. Returns the fraction of such outputs on the rank that has
- * the smallest fraction. Returns 1 if dimension d of the input is not split. */
+/* A field is split along `letter` (h or w), dimension d of input x. Returns which fraction of its
+ * output rows or columns a rank can compute before the halo arrives, because their windows read
+ * only its own rows. Ranks differ, so returns the smallest fraction. Returns 1 if d is not
+ * split. */
 static double inner_share(const Plan *plan, const Shape *x, int d, const Binding *b,
                           const Window *w, char letter)
 {

@@ -1,5 +1,5 @@
-/* Writes traces for chrome://tracing and Perfetto: a JSON array of complete events. Each rank is a
- * process, and each of its streams is a thread. */
+/* Writes a trace as JSON for chrome://tracing and Perfetto. Each rank is a "process", each stream a
+ * "thread", and each instruction a "complete" event with start and duration. */
 #include "planner/ir/trace.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ static bool wanted(Rank rank, const Rank *ranks, uint32_t n)
     return false;
 }
 
-/* Prints picoseconds as microseconds, exactly. */
+/* Appends a time in microseconds, exactly: 1234567 ps as 1.234567. */
 static void print_us(Str *out, Ps ps)
 {
     if (ps < 0) str_add(out, "-");
@@ -44,7 +44,8 @@ static void print_tracks(const Plan *plan, const Rank *ranks, uint32_t n, const 
     }
 }
 
-/* Returns "layers.3.feed_forward.w2", or the unit that a collective serves. */
+/* Returns the part of the model that an instruction serves: the module of its node,
+ * "layers.3.feed_forward.w2", or the unit that it gathers or reduces. NULL: none. */
 static const char *place(const Plan *plan, const Instr *in)
 {
     const Graph *g = &plan->graph;
@@ -82,8 +83,8 @@ static void print_row(const Plan *plan, const TraceRow *row, Str *out)
     str_add(out, "}},\n");
 }
 
-/* The rows may come from a store that anybody could write. Rows that do not fit this plan are
- * skipped. */
+/* False for a row that does not belong to this plan. Rows may come from a store that anybody can
+ * write. */
 static bool fits(const Plan *plan, const TraceRow *row)
 {
     return row->rank < plan->mesh.n_ranks && row->pc && plan->program_of &&
@@ -102,7 +103,7 @@ void trace_chrome(const Plan *plan, const Trace *trace, const Rank *ranks, uint3
         const TraceRow *row = &trace->rows.at[i];
         if (fits(plan, row) && wanted(row->rank, ranks, n_ranks)) print_row(plan, row, out);
     }
-    /* Every event above ends in a comma. So one more event, without a comma, closes the list. */
+    /* every event above ends with a comma, so a last one without a comma closes the list */
     str_print(out,
               "{\"ph\":\"M\",\"name\":\"tandem_step\",\"pid\":0,\"tid\":0,"
               "\"args\":{\"step\":%" PRIu32 "}}\n]}\n",

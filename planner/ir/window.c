@@ -5,7 +5,7 @@
 
 #include "planner/ir/op/op_private.h"
 
-/* More rows than any grid has. The limit keeps products within 64 bits. */
+/* a limit above the size of any grid, which keeps products within 64 bits */
 enum { MOST_ROWS = 1 << 24 };
 
 Window window_of(const Attrs *a, char letter)
@@ -66,8 +66,9 @@ Interval window_reads(const Window *w, int64_t lo, int64_t hi)
     if (lo >= hi) return (Interval){0, 0};
     if (w->from && w->nearest)
         return (Interval){lo * w->from / w->to, (hi - 1) * w->from / w->to + 1};
-    if (w->from) /* from the lower row that output `lo` reads to the upper row that output hi - 1
-                  * reads */
+    /* bilinear: from the lower of the two rows that output `lo` reads to the upper one of output hi
+     * - 1 */
+    if (w->from)
         return (Interval){floor_div((2 * lo + 1) * w->from - w->to, 2 * w->to),
                           floor_div((2 * hi - 1) * w->from - w->to, 2 * w->to) + 2};
     return (Interval){lo * w->stride - w->before, (hi - 1) * w->stride - w->before + extent(w)};
@@ -91,7 +92,7 @@ Interval window_rows(const Window *w, int64_t size, Interval out)
     at.lo = most(all.lo, 0);
     at.hi = least(all.hi, size);
     if (w->mode != WINDOW_reflect && w->mode != WINDOW_symmetric) return at;
-    const int64_t edge = w->mode == WINDOW_symmetric; /* the mirror repeats the edge row */
+    const int64_t edge = w->mode == WINDOW_symmetric; /* 1 if the mirror repeats the edge row */
     if (all.lo < 0) {
         at.hi = most(at.hi, least(1 - edge - all.lo, size));
         at.lo = all.hi <= 0 ? most(1 - edge - all.hi, 0) : 0;
@@ -143,7 +144,8 @@ static bool is_sound(const Window *w)
            w->mode >= WINDOW_zero && w->mode < WINDOW_edge;
 }
 
-/* A mirror repeats each row at most once, and the opposite edge is used at most once. */
+/* False if padding is wider than the grid: it would mirror a row twice, or read beyond the opposite
+ * edge. */
 static bool edges_fit(const Window *w, int64_t size)
 {
     const int64_t most = w->mode == WINDOW_reflect ? size - 1 : size;
@@ -160,8 +162,8 @@ static bool solve(Binding *b, char letter, const Window *w)
            window_outputs(w, *inputs) == *outputs;
 }
 
-/* True if the window has the size of the kernel's index (I along h, J along w), or if the op has no
- * such index. */
+/* True if the window is as large as the kernel's index in the weight: I along h, J along w. Also
+ * true for an op without such an index. */
 static bool kernel_fits(const Binding *b, char letter, const Window *w)
 {
     const int64_t size = b->size[letter == 'h' ? 'I' : 'J'];
@@ -175,7 +177,7 @@ bool op_windowed(OpKind op, Binding *b, const Attrs *attrs)
         for (uint32_t d = 0; d < sig_term(sig, a)->n_dims; d++) {
             const SigDim *dim = &sig_term(sig, a)->dim[d];
             if (!dim->reads) continue;
-            if (op_resizes(op)) { /* any size may become any other */
+            if (op_resizes(op)) { /* a resize turns any size into any other */
                 if (!b->size[(int)dim->letter] || !b->size[(int)window_reach(dim->letter)])
                     return false;
                 continue;

@@ -1,5 +1,4 @@
-/* The attributes of each op and their bounds: the table attrs.def, and the conditions between
- * attributes. */
+/* The attributes of each op with their bounds (attrs.def), and conditions between attributes. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,7 +29,8 @@ static const struct {
 #undef X
 };
 
-/* The first caller builds this table, and it never changes afterwards. */
+/* attrs.def after parsing: the attributes of each op are a range of `bounds`. The first caller
+ * builds it under pthread_once; afterwards it never changes. */
 static struct {
     AttrBounds bounds[MOST_BOUNDS];
     uint32_t n;
@@ -89,8 +89,8 @@ static void add_bounds(AttrBounds bounds)
     table.bounds[table.n++] = bounds;
 }
 
-/* Records one attribute of a row with its bounds, such as "eps[0,1]", and returns the rest of the
- * text. */
+/* Parses the first attribute of a list such as "eps[0,1] drop[0,1)", adds it to the table, and
+ * returns the rest of the text. */
 static const char *read_bounds(const char *at, bool is_given)
 {
     AttrBounds b = {.attr = ATTRS, .is_given = is_given};
@@ -145,7 +145,8 @@ static void build(void)
     }
 }
 
-/* Returns the bounds of the attribute `accumulate`, which has one bit for each output. */
+/* Returns the bounds of attribute `accumulate`, a bit mask over the outputs: 0 to 2^n_out - 1, or
+ * only 0 if the op cannot add to its outputs. */
 static AttrBounds accumulate_bounds(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -172,8 +173,8 @@ static bool within(const AttrBounds *b, double x)
     return (b->above_lo ? x > b->lo : x >= b->lo) && (b->below_hi ? x < b->hi : x <= b->hi);
 }
 
-/* Checks the factors of rope_pair: the frequencies must stay finite, and no other attribute may
- * scale the same frequencies. Returns the fault; NULL: none. */
+/* Checks rope_pair, factors for RoPE frequencies: they must keep frequencies finite, and
+ * rope_factor may not scale the same frequencies again. Returns an error message, or NULL. */
 static const char *pairs_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
@@ -186,9 +187,9 @@ static const char *pairs_fault(OpKind op, const Attrs *a)
     return NULL;
 }
 
-/* Checks the attributes of a grid of image patches: it needs both rows and columns. In an encoder,
- * both are multiples of the side of a merged block, and some pairs rotate by row. Returns the
- * fault; NULL: none. */
+/* Checks RoPE for image patches: rows and columns go together. In an image encoder (`count`: the
+ * side of the square of patches that are merged later), both are multiples of it, and some pairs
+ * must rotate by row. Returns an error message, or NULL. */
 static const char *grid_fault(OpKind op, const Attrs *a)
 {
     if (op != OP_rope && op != OP_rope_grad) return NULL;
@@ -202,8 +203,8 @@ static const char *grid_fault(OpKind op, const Attrs *a)
     return NULL;
 }
 
-/* Checks the scaling of rotary positions. Without rope_factor, the other attributes would have no
- * effect. Returns the fault; NULL: none. */
+/* Checks RoPE scaling for longer contexts: rope_low, rope_high and rope_context have no effect
+ * without rope_factor. Returns an error message, or NULL. */
 static const char *ramp_fault(OpKind op, const Attrs *a)
 {
     AttrBounds ignored;
@@ -218,8 +219,8 @@ static const char *ramp_fault(OpKind op, const Attrs *a)
     return a->rope_low > a->rope_high ? "rope_low must not be above rope_high" : NULL;
 }
 
-/* Checks the groups of experts. Without their number, the other attributes would have no effect.
- * Returns the fault; NULL: none. */
+/* Checks routing with groups of experts: top_groups and sigmoid have no effect without
+ * expert_groups. Returns an error message, or NULL. */
 static const char *groups_fault(const Attrs *a)
 {
     if (a->expert_groups == 0 && (a->top_groups != 0 || a->sigmoid != 0))
@@ -229,7 +230,7 @@ static const char *groups_fault(const Attrs *a)
     return NULL;
 }
 
-/* Returns NULL, or the condition between attributes that is violated. */
+/* Returns an error message about attributes that contradict each other, or NULL. */
 static const char *relation_fault(OpKind op, const Attrs *a)
 {
     if (pairs_fault(op, a)) return pairs_fault(op, a);
@@ -281,15 +282,15 @@ bool op_attrs_fit(OpKind op, const Attrs *attrs, Str *why)
 bool op_attrs_match(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const int64_t *size = b->size, side = attrs->h_kernel;
-    if (op_has_pairs(op)) /* only ops that quantise have index B, and only those for squares have
-                             index C */
+    /* ops that only read quantised values have no index B; only "squares" ops have C */
+    if (op_has_pairs(op))
         return 2 * size['A'] == attrs->group && (size['B'] == 0 || size['B'] == attrs->group) &&
                (size['C'] == 0 || size['C'] == attrs->group);
     if (op_info(op)->flags & OP_BLOCKS) return size['B'] == attrs->group;
     if (op == OP_rope || op == OP_rope_grad) {
         const int64_t pairs = attr_rope_pairs(attrs);
         const int64_t turned = attrs->rope_dims ? attrs->rope_dims : size['E'];
-        /* in an encoder, the attributes must leave some pairs that turn by column */
+        /* in an image encoder, some pairs must be left to rotate by column */
         if (attrs->rows > 0 && 2 * attrs->hi + (attrs->count > 0 ? 2 : 0) > turned) return false;
         return turned <= size['E'] && (pairs == 0 || 2 * pairs == turned);
     }

@@ -1,5 +1,5 @@
-/* Binds a signature to the dimensions of its arguments. Every index gets its size, or the mismatch
- * is reported. */
+/* Binds a signature to the dimensions of its arguments: gives every index its size, or reports
+ * which dimensions do not match. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct Binder {
     Diag *diag;
 } Binder;
 
-/* Returns for example "input", for messages such as "input 1". */
+/* Returns "input" or "output", for messages such as "input 1 has 3 dimensions". */
 static const char *arg_kind(const Binder *k, uint32_t arg)
 {
     return arg < k->sig->n_in ? "input" : "output";
@@ -68,8 +68,9 @@ static bool bind_letter(const Binder *k, uint32_t arg, char letter, int64_t size
     return true;
 }
 
-/* Returns the dimension of the term that corresponds to dimension `at` of the argument. Returns
- * NULL if that dimension belongs to the ellipsis. */
+/* Dimension `at` of an argument corresponds either to a dimension of the term, which is returned,
+ * or to one of the n_ellipsis dimensions of `...`. Then returns NULL and sets *e to which of
+ * them. */
 static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, uint32_t *e)
 {
     const uint32_t start = t->ellipsis < 0 ? UINT32_MAX : (uint32_t)(int)t->ellipsis;
@@ -78,8 +79,8 @@ static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, 
     return *e < n_ellipsis ? NULL : &t->dim[at - n_ellipsis];
 }
 
-/* Sets the letter of each dimension of the argument. The letters follow from the row and the
- * ellipsis alone. */
+/* Sets the letter of each dimension of argument `arg`. They follow from the signature and the
+ * letters of `...`; sizes do not matter. */
 static void name_dims(const Binder *k, uint32_t arg)
 {
     Binding *b = k->b;
@@ -112,7 +113,8 @@ static bool bind_plain(const Binder *k, uint32_t arg, const Dims *dims)
     return true;
 }
 
-/* A composite dimension, as (hp), has size h * p. If one of the two is known, sets the other. */
+/* A composite dimension (hp) has size h * p. If the size of h or of p is known, computes the other.
+ * Reports an error if the sizes do not fit. */
 static bool solve_composite(const Binder *k, uint32_t arg, const SigDim *dim, int64_t size)
 {
     int64_t *h = &k->b->size[(int)dim->letter], *p = &k->b->size[(int)dim->inner];
@@ -134,7 +136,7 @@ static bool bind_composite(const Binder *k, uint32_t arg, const Dims *dims)
     return true;
 }
 
-/* Gives the dimensions of `...` free lower-case letters, in alphabetical order. */
+/* Gives each dimension of `...` an unused lower-case letter, in alphabetical order. */
 static void name_ellipsis(const Binder *k, const Dims *in, const Dims *out)
 {
     uint32_t n = 0;
@@ -190,10 +192,8 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
     }
     if (!bind_all(&k, in, out, bind_composite)) return false;
     if (b->size['B'] && !b->size['C'] && sig_uses(sig, 'C'))
-        b->size['C'] = b->size['B']; /* a square of numbers with one scale has equally many rows and
-                                        columns */
-    /* A second pass, because a size found late in the first pass may determine an earlier
-     * dimension. */
+        b->size['C'] = b->size['B']; /* the B x C values of a square share a scale, and C = B */
+    /* A second pass: a size that was computed late in the first one may now determine another. */
     return bind_all(&k, in, out, bind_composite);
 }
 

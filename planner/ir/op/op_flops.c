@@ -1,14 +1,15 @@
-/* Computes FLOPs from a row of the op table and the sizes of its indices. */
+/* Computes an op's FLOPs from its row in ops.def and the sizes of its indices. */
 #include <math.h>
 
 #include "planner/ir/op/op_private.h"
 
-/* Returns the work of a state-space layer computed in chunks, divided by its work on states. In
- * addition to the products of states, each chunk has products of L x L scores (published kernels:
- * github.com/state-spaces/mamba, mamba_ssm/ops/triton). `weighed`: the number of products of scores
- * with the features of a head; half of the scores are zero. `scored`: the number of products of B
- * and C, which all heads of a group have in common.
- */
+/* The kernels of Mamba-2 (github.com/state-spaces/mamba, mamba_ssm/ops/triton) do not run the
+ * recurrence token by token. They work in chunks of L tokens, which adds matrix products with L x L
+ * scores in each chunk. Returns the FLOPs with these products divided by the FLOPs of the
+ * recurrence, which ops.def states.
+ *
+ * `weighed`: products of scores with the features of a head; half of the scores are zero (causal).
+ * `scored`: products of B and C that give the scores; all heads of a group share them. */
 static double in_chunks(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const double weighed = op == OP_state_scan_grad ? 2 : 1,
@@ -27,14 +28,14 @@ double op_seen(OpKind op, const Binding *b, const Attrs *attrs)
     if (!attrs->causal || !op_mixes_tokens(op)) return 1;
     const int64_t keys = b->size[(int)op_whole_letter(op, INDEX_tokens)];
     if (attrs->window == 0 || 2 * attrs->window >= keys) return 0.5;
-    /* the first queries see fewer keys than the window allows */
+    /* the first `window` queries have fewer keys before them than the window allows */
     const double window = (double)attrs->window, all = (double)keys;
     return window * (1 - (window - 1) / (2 * all)) / all;
 }
 
-/* Returns the factor that corrects the points of attention if a value and a key have different
- * numbers of features. Points count both numbers, but each product has only one of them. Of the
- * five products of the gradient, three have the features of a key and two those of a value. */
+/* Attention with V features in a value and E in a key: the points of the signature count V * E, but
+ * each matrix product has only V or E. Returns the factor that corrects this. Forward, one product
+ * has E and one V; of the five products of the gradient, three have E and two V. */
 static double share_of_products(OpKind op, const int64_t size['z' + 1])
 {
     const char value = op_whole_letter(op, INDEX_value);
@@ -45,7 +46,7 @@ static double share_of_products(OpKind op, const int64_t size['z' + 1])
     return ((products - with_values) / V + with_values / E) / products;
 }
 
-/* True if each token uses one row of the operand that holds all tokens. */
+/* True for ops whose index S lists all tokens, but each token s uses only row s of it. */
 static bool takes_own_row(OpKind op)
 {
     return op == OP_position || op == OP_position_grad || op == OP_balance || op == OP_balance_grad;

@@ -70,7 +70,7 @@ bool op_means_groups(OpKind op)
     return op_makes_loss(op) && op_reads_whole_labels(op, op_info(op)->sig.n_in - 1u);
 }
 
-/* True if an input of the op contains rows of experts. */
+/* True if an input contains tokens that were sent to experts. */
 static bool reads_rooms(OpKind op)
 {
     for (uint32_t i = 0; i < op_info(op)->sig.n_in; i++)
@@ -153,8 +153,7 @@ bool op_is_product(OpKind op)
 {
     const OpInfo *info = op_info(op);
     if (info->class_ == OP_CLASS_contract) return true;
-    /* pooling of windows, and biases of uneven rows, have these flags, too, but only add: 1 FLOP
-     * for each point */
+    /* pooling and biases of uneven rows have these flags, too, but cost 1 FLOP a point */
     return info->flags & (OP_WINDOWED | OP_COUNTED) && info->flops_per_point == 2;
 }
 

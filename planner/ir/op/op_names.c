@@ -1,4 +1,4 @@
-/* Finds ops by their names, in a hash table. */
+/* A hash table from the names of ops to ops. */
 #include <pthread.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 enum { SLOTS = 1024 };
 _Static_assert(2 * OP_COUNT <= SLOTS, "at least half of the slots are empty");
 
-static uint16_t op_at[SLOTS]; /* 0: the slot is empty */
+static uint16_t op_at[SLOTS]; /* [slot]: an op; 0: empty */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Returns the slot of the name, or the empty slot in which the name would be stored. */
+/* Returns the slot of the op with this name, or the empty slot where it would be stored. */
 static uint32_t slot_of(const char *name)
 {
     uint32_t h = 2166136261U; /* FNV-1a */

@@ -1,5 +1,5 @@
-/* Finds the roles of a row's indices. The comment and the ROLE rows at the top of ops.def say which
- * letters have which role. */
+/* Answers which index of an op has which role. The ROLE rows of ops.def give the letters of each
+ * role. */
 #include <assert.h>
 #include <string.h>
 
@@ -77,8 +77,8 @@ bool op_keeps_state(OpKind op)
     return op_scans_tokens(op) && op_whole_letter(op, INDEX_state);
 }
 
-/* Among the ops that update state, only optimizers depend on the position of a rank's part of a
- * weight. */
+/* The power iteration of a spectral norm also updates state, but only an optimizer needs to know
+ * which elements of the weight a rank has (OP_PLACED). */
 bool op_is_optimizer(OpKind op)
 {
     const uint32_t flags = op_info(op)->flags;

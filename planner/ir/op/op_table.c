@@ -1,5 +1,5 @@
-/* The table of ops, built once from ops.def. Layouts and FLOPs of an op are derived from its
- * row. */
+/* Builds the table of ops from ops.def, once in a process. It parses signatures, and derives
+ * gradients and 8-bit forms of contractions. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct OpTableRow {
     OpClass class_;
     Reduce reduce;
     uint32_t flags;
-    bool in_eight_bits; /* the row is a contraction that also has forms for scaled 8-bit numbers */
+    bool in_eight_bits; /* a CONTRACT row: it also has forms for 8-bit and 4-bit operands */
 } OpTableRow;
 
 static const OpTableRow rows[] = {
@@ -37,10 +37,11 @@ enum {
 #undef FORM
 };
 
-/* The first caller builds the table, under pthread_once. It never changes afterwards. */
+/* The first caller builds it under pthread_once; afterwards it never changes. */
 static struct {
     OpInfo info[OP_COUNT];
-    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* the texts of derived ops */
+    /* texts of derived ops, such as "linear_d0" */
+    char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT];
 } table;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 const OpInfo *op_rows;
@@ -77,9 +78,9 @@ static void set_name(OpKind op, const char *of, const char *suffix)
     table.info[op].name = table.name[op];
 }
 
-/* Derives the forms of a contraction (or of one of its gradients) that read scaled numbers. These
- * forms get no backward of their own: their gradient is quantised first, which takes several nodes,
- * and the backward pass writes those nodes. */
+/* Derives the 8-bit and 4-bit forms of a contraction or of one of its gradients. They have no
+ * backward column: in the backward pass, their gradient must first be quantised, which takes
+ * several nodes that backward.c writes. */
 static void derive_scaled(OpKind op)
 {
     static const char *const suffix[] = {"",       "_tensorwise",       "_rowwise",      "_blocks",
@@ -105,7 +106,8 @@ static void derive_scaled(OpKind op)
             sig_scaled(&info->sig, signature, to->scaling == SCALING_rowwise,
                        table.signature[scaled], MAX_TEXT);
         if (to->scaling == SCALING_blocks || in_pairs) to->flags |= OP_BLOCKS;
-        if (in_pairs) to->flops_per_point *= 2; /* a point is a pair of numbers */
+        /* index A counts pairs, so a point has two values */
+        if (in_pairs) to->flops_per_point *= 2;
         set_signature(to, table.signature[scaled]);
         to->along = scaled;
         if (!lies_along) continue;
@@ -114,7 +116,7 @@ static void derive_scaled(OpKind op)
     }
 }
 
-/* Derives the gradients of a contraction. The derivative in one input is the contraction of the
+/* Derives the two gradients of a contraction. The gradient of one input is the contraction of the
  * output's gradient with the other input. */
 static void derive_gradients(OpKind op, bool in_eight_bits)
 {
@@ -136,8 +138,8 @@ static void derive_gradients(OpKind op, bool in_eight_bits)
     info->backward[1] = (Backward){(OpKind)((int)op + 2), 2, 1, {{WIRE_i, 0}, {WIRE_d, 0}}, {1}};
 }
 
-/* Checks that a backward op has one output for each gradient to which it contributes, and as many
- * inputs as its wiring lists. */
+/* Checks that each backward op has as many inputs as the row lists, and one output for each
+ * gradient to which it adds. */
 static void check_backward(const OpInfo *info)
 {
     for (uint32_t k = 0; k < info->n_backward; k++) {
@@ -151,7 +153,7 @@ static void check_backward(const OpInfo *info)
     }
 }
 
-/* Checks that a row names a reduction if some index occurs only in its inputs. */
+/* Checks that the row states a reduction if an index occurs in inputs but not in an output. */
 static void check_reduced(const OpInfo *info)
 {
     const Signature *sig = &info->sig;

@@ -1,4 +1,5 @@
-/* Signatures as text: parsing them, and deriving the gradients of a contraction from its own. */
+/* Parses signatures such as "bsk,kn->bsn", and derives from a contraction's signature those of its
+ * gradients and 8-bit forms. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static bool fail(const SignatureParser *p, const char *what)
                       p->text, what, p->at);
 }
 
-/* Parses the rest of a composite dimension after its "(", such as "hp)". */
+/* Parses a composite dimension such as "(hp)" from behind its "(" on. */
 static bool parse_group(SignatureParser *p, SigDim *dim)
 {
     if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
@@ -101,7 +102,8 @@ static bool parse_terms(SignatureParser *p, SigTerm *terms, uint8_t *n, uint32_t
     }
 }
 
-/* H is the letter of the rows that h reads, so no argument may use it with another meaning. */
+/* Binding.size uses entry 'H' for the rows h~. So no argument may use the letter H for anything
+ * else. */
 static bool check_reads(SignatureParser *p, const Signature *sig)
 {
     for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
@@ -216,7 +218,7 @@ void sig_blocks(const Signature *sig, const char *signature, bool in_pairs, char
     assert(n > 0 && (size_t)n < room);
 }
 
-/* Parses the wires of a backward op, such as "d0,i0,i1,o1>0,1". */
+/* Parses the part of a `backward` column behind the op, such as "d0,i0,i1,o1>0,1", into *w. */
 static void parse_wires(const char *at, const char *end, Backward *w)
 {
     for (; at < end && *at != '>'; at += *at == ',') {

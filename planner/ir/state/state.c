@@ -1,7 +1,7 @@
-/* Lists the state that a rank holds between steps. A flat unit is cut into equal parts, without
- * regard to where its tensors begin and end. So a rank's part of a tensor is an interval of the
- * tensor's elements. Such an interval consists of at most a few boxes: the end of a row, whole
- * rows, and the beginning of a row. */
+/* Lists the boxes of weights and moments that each rank stores (StateSlice). FSDP divides a flat
+ * buffer into equal parts, and a part may begin in the middle of a tensor. So a rank stores an
+ * interval of a tensor's elements: for a matrix, for example, the end of row 2, rows 3 to 9, and
+ * the beginning of row 10. These are three boxes. */
 #include "planner/ir/state/state.h"
 
 #include <assert.h>
@@ -11,7 +11,8 @@
 
 struct State {
     const Plan *plan;
-    /* [tensor]: 1 + the first program that holds the tensor; later programs hold copies of it */
+    /* home[t]: 1 + the first program whose ranks store tensor t. Other programs have copies of
+     * it. */
     uint32_t *home;
 };
 
@@ -25,20 +26,21 @@ const char *state_kind_name(StateKind k)
     return names[k];
 }
 
-/* ---- one tensor of one buffer ---- */
+/* ---- the slices of one tensor in one buffer ---- */
 
 typedef struct StateWalk {
     const State *state;
     Arena *arena;
     StateSlices *slices;
-    StateSlice base; /* all fields of a slice except its box */
+    StateSlice base; /* the slice that is being built; its box is set last */
     const Tensor *t;
-    Shape shape; /* the shape that the tensor has when it is used */
+    Shape shape; /* the tensor's dimensions and layout while ops use it */
     int64_t local[MAX_DIMS];
-    Interval box[MAX_DIMS];  /* the box in local indices of the rank's tensor */
-    Interval at[MAX_DIMS];   /* the box in global indices of the whole tensor */
-    Interval from[MAX_DIMS]; /* the box in local indices of the part that this rank holds */
-    int64_t before;          /* offset of the tensor's first element in the buffer [elements] */
+    Interval box[MAX_DIMS]; /* the box in indices of this rank's part of the tensor */
+    /* the same box, in global indices; if the part has gaps, one interval of it */
+    Interval at[MAX_DIMS];
+    Interval from[MAX_DIMS]; /* the elements of `at`, in indices of this rank's part */
+    int64_t before; /* index in the buffer of the tensor's first element, perhaps negative */
 } StateWalk;
 
 static void emit(StateWalk *w)
@@ -50,9 +52,9 @@ static void emit(StateWalk *w)
     list_push(w->arena, w->slices, *s);
 }
 
-/* Appends features [lo, hi) of the original order. In the local tensor they begin at feature
- * `feature` of group `group`. Each group has `each` of these features, and the next group continues
- * them. */
+/* Appends a slice of a fused projection: features lo to hi - 1 in the original order (all queries,
+ * all keys, ...). In memory, they are spread over groups: `each` of them from feature `feature` of
+ * local group `group` on, the next `each` in the next group, and so on. */
 static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, int64_t feature,
                           int64_t each)
 {
@@ -69,15 +71,15 @@ static void emit_features(StateWalk *w, int64_t lo, int64_t hi, int64_t group, i
     s->first = first;
 }
 
-/* Appends features that are stored by groups, in the original order of the segments. Where several
- * neighbouring groups have a whole segment, they are appended together. Other groups are appended
- * one by one. */
+/* Appends the slices of a fused projection that is stored group by group, segment by segment
+ * (queries, keys, values). If the rank has whole segments of several neighbouring groups, they are
+ * one slice; otherwise each group is a slice of its own. */
 static void emit_segments(StateWalk *w)
 {
     const Deals *deals = &w->state->plan->graph.deals;
     const Deal *order = &deals->deals.at[w->t->order];
     Interval groups = w->at[w->t->order_dim], features = w->at[w->t->order_dim + 1], at;
-    /* no axis splits features, so local indices are global indices */
+    /* features are never split, so their local indices are also global */
     const int64_t group = w->from[w->t->order_dim].lo;
     int64_t before = 0;
     for (uint32_t k = 0; deal_interval(deals, w->t->order, order->size, order->n_parts, 0, k, &at);
@@ -99,15 +101,15 @@ static void emit_box(StateWalk *w)
 {
     int64_t stride = 1, first = w->before;
     for (int d = w->shape.n_dims - 1; d >= 0; d--) {
-        /* the original order has both dimensions as one */
+        /* in the original order, groups and features are one dimension */
         int to = w->t->order && d > w->t->order_dim ? d - 1 : d;
         const bool is_group = w->t->order && d == w->t->order_dim;
         const bool is_feature = w->t->order && d == w->t->order_dim + 1;
         w->base.offset[to] = w->at[d].lo;
         w->base.size[to] = w->at[d].hi - w->at[d].lo;
         if (!is_group) w->base.stride[to] = stride;
-        if (!is_group && !is_feature)
-            first += w->from[d].lo * stride; /* emit_features adds the others' offsets */
+        if (!is_group && !is_feature) /* emit_features adds the offsets of groups and features */
+            first += w->from[d].lo * stride;
         stride *= w->local[d];
     }
     w->base.first = (uint64_t)first;
@@ -117,8 +119,8 @@ static void emit_box(StateWalk *w)
         emit(w);
 }
 
-/* Turns an interval of local indices in dimension d into intervals of global indices. There are
- * several if the rank holds several intervals (a deal). */
+/* Turns box[d], an interval of local indices of dimension d, into intervals of global indices, and
+ * continues with dimension d + 1 for each. There are several if the deal gives the rank several. */
 static void place(StateWalk *w, int d)
 {
     const Plan *plan = w->state->plan;
@@ -128,7 +130,7 @@ static void place(StateWalk *w, int d)
     }
     uint32_t parts = shape_parts(&w->shape, &plan->mesh, d),
              part = shape_part(&w->shape, &plan->mesh, d, w->base.rank);
-    int64_t before = 0; /* the local index at which the current interval of the deal begins */
+    int64_t before = 0; /* the local index at which interval k of the deal begins */
     Interval at = {0, w->shape.dim[d]};
     for (uint32_t k = 0; parts == 1 ? k == 0
                                     : deal_interval(&plan->graph.deals, w->shape.deal[d],
@@ -145,8 +147,8 @@ static void place(StateWalk *w, int d)
     }
 }
 
-/* Splits the elements [lo, hi) of the dimensions from d on into boxes. For earlier dimensions the
- * box is known. */
+/* Cuts the interval of elements [lo, hi) (row-major, within dimensions d and later) into boxes and
+ * appends their slices. box[0] to box[d - 1] are already known. */
 static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
@@ -174,7 +176,8 @@ static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
     }
 }
 
-/* True if this rank is the first one among the ranks that hold equal copies. */
+/* True if this rank is the first of those that store the same elements. `split`: the axes along
+ * which ranks store different elements. */
 static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
     const Mesh *mesh = &state->plan->mesh;
@@ -184,14 +187,14 @@ static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
            mesh_part(mesh, w->base.rank, others) == 0;
 }
 
-/* Writes the sizes of the tensor in its original order, and returns the number of
- * its dimensions. */
+/* Sets `dim` to the tensor's sizes in the original order, where groups and features are one
+ * dimension. Returns how many dimensions there are. */
 static uint8_t original_dims(const Tensor *t, int64_t dim[MAX_DIMS])
 {
     uint8_t n = 0;
     for (int d = 0; d < t->n_dims; d++) {
         bool inner =
-            /* the original order has this dimension and the one before as one */
+            /* the dimension [features] joins [groups] before it */
             t->order && d == t->order_dim + 1;
         int to = inner ? n - 1 : n++;
         dim[to] = inner ? dim[to] * t->dim[d] : t->dim[d];
@@ -199,7 +202,8 @@ static uint8_t original_dims(const Tensor *t, int64_t dim[MAX_DIMS])
     return n;
 }
 
-/* Prepares to list a tensor. Returns the number of its elements on this rank. */
+/* Sets the fields of *w that depend on tensor `id` alone. Returns how many of its elements a rank
+ * has while ops use it. */
 static uint64_t begin_tensor(StateWalk *w, TensorId id)
 {
     const Plan *plan = w->state->plan;
@@ -218,8 +222,8 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     return n;
 }
 
-/* Appends the part of a tensor that is among the elements [lo, hi) of a flat unit. The tensor
- * begins at element `flat` of the unit. */
+/* A rank stores elements [lo, hi) of a flat buffer. Appends slices for those that belong to tensor
+ * `id`. `split`: the axes that divide the flat buffer. */
 static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
 {
     const Tensor *t = &w->state->plan->graph.tensors.at[id];
@@ -232,7 +236,7 @@ static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, Axi
     cut(w, 0, lo, hi < n ? hi : n);
 }
 
-/* Appends a tensor that every rank of its program holds whole. */
+/* Appends a ROLE_state tensor, which every rank of the program stores whole. */
 static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 {
     w->base.kind = STATE_buffer;
@@ -247,7 +251,8 @@ static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 
 /* ---- buffers ---- */
 
-/* Finds the kind of state in a buffer. A unit's first moment comes before its second. */
+/* Returns true and sets *kind if buffer `b` contains weights or moments. Of the two moments of a
+ * unit, m comes first; *moment_of remembers the unit whose m was seen. */
 static bool kind_of(const Buffer *b, UnitId *moment_of, StateKind *kind)
 {
     if (b->parent || !b->persistent || !b->unit) return false;
@@ -301,8 +306,8 @@ static void take_flat(StateWalk *w, BufferId b, const Buffer *at)
         take_tensor(w, unit->params.at[i], lo, lo + n, split);
 }
 
-/* Gives each slice of a rank a position in the rank's file. Slices of wide dtypes come first, so
- * every slice is aligned to its dtype. */
+/* Gives each slice that the rank writes a place in its file. Wide dtypes come first, so that every
+ * slice is aligned to its dtype. */
 static void place_in_file(StateSlices *slices, uint32_t from)
 {
     uint64_t end = 0;

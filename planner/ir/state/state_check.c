@@ -1,7 +1,7 @@
-/* Checks that each element of the state is written exactly once. For each tensor, the check moves
- * along the first dimension, over all edges of boxes. Between two neighbouring edges, the same
- * boxes cover every index. For these boxes, the check continues in the next dimension. In the last
- * dimension, exactly one box must cover each index. */
+/* Checks that each element of the state is written exactly once. For each tensor, it collects all
+ * edges of boxes along dimension 0. Between two neighbouring edges, every index is covered by the
+ * same boxes, so the check goes on with these boxes in dimension 1, and so on. In the last
+ * dimension, exactly one box must be left. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +9,11 @@
 #include "planner/ir/state/state.h"
 
 typedef struct Check {
-    const StateSlice *at; /* all slices that are written, sorted by tensor */
+    const StateSlice *at; /* all slices that ranks write, sorted by tensor and kind */
     Diag *d;
     Arena *arena;
-    Interval where[MAX_DIMS]; /* the current interval in each dimension before this one */
+    /* the interval between two edges that is being checked, in each dimension so far */
+    Interval where[MAX_DIMS];
 } Check;
 
 static const Loc none = {NULL, 0};
@@ -74,7 +75,8 @@ static int by_lo(const void *a, const void *b)
 
 static bool sweep(Check *c, const StateSlice *tensor, const uint32_t *boxes, uint32_t n, int d);
 
-/* Checks the boxes `active`, which all contain the intervals where[0..d]. */
+/* Given that exactly the `n` boxes `active` cover where[0] to where[d], checks the later
+ * dimensions. In the last dimension there must be one box. */
 static bool look(Check *c, const StateSlice *tensor, const uint32_t *active, uint32_t n, int d)
 {
     if (n == 0) return report_gap(c, tensor, d + 1);
@@ -122,7 +124,7 @@ static bool same_tensor(const StateSlice *a, const StateSlice *b)
     return true;
 }
 
-/* Checks the slices first to first + n - 1, which belong to one tensor and one kind. */
+/* Checks slices first to first + n - 1, which are all slices of one tensor and kind. */
 static bool check_tensor(Check *c, uint32_t first, uint32_t n)
 {
     const StateSlice *s = &c->at[first];
@@ -136,8 +138,8 @@ static bool check_tensor(Check *c, uint32_t first, uint32_t n)
     return sweep(c, s, boxes, n, 0);
 }
 
-/* Reports parameters of the plan that are missing. Also reports missing moments, if other
- * parameters have moments. */
+/* Reports parameters and state tensors without any slice. If there are moments at all, also reports
+ * trained parameters without moments. */
 static void check_missing(const Plan *plan, const bool *seen, const bool kinds[], Diag *d)
 {
     for (TensorId t = 1; t < plan->graph.tensors.n; t++)

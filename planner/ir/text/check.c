@@ -1,6 +1,5 @@
-/* Checks a plan that was read from text, before other code uses its indices. The verifier later
- * checks whether the plan makes sense. This file only ensures that no index leads outside
- * its list. */
+/* Checks a plan that was just parsed, before other code uses its indices: no index may lead outside
+ * its list. Whether the plan makes sense is left to the verifier. */
 #include <inttypes.h>
 
 #include "planner/ir/layout/padding.h"
@@ -10,10 +9,10 @@ typedef struct Checker {
     const Plan *plan;
     const char *file;
     Diag *diag;
-    uint64_t n_instr; /* instructions of all programs; no plan has more matches than these */
+    uint64_t n_instr; /* instructions of all programs together; an upper bound of n_match */
 } Checker;
 
-#define MOST_BYTES  (UINT64_C(1) << 56) /* the sum of two such numbers cannot overflow */
+#define MOST_BYTES  (UINT64_C(1) << 56) /* two such values can be added without overflow */
 #define MOST_POINTS (INT64_C(1) << 56)
 enum { MOST_MICROBATCHES = 1 << 24 };
 
@@ -34,8 +33,8 @@ static bool check_dims(const int64_t *dim, uint32_t n)
     return true;
 }
 
-/* Checks a layout. A table of intervals must have as many parts as the layout makes, and must cover
- * the dimension's size. */
+/* Checks a layout and its deals: the dimensions exist, and each deal was made for the size of its
+ * dimension and for as many parts as the layout splits it into. */
 static bool check_layout(const Checker *c, const Layout *l, const int64_t *dim, const DealId *deal,
                          uint32_t n_dims)
 {
@@ -67,7 +66,7 @@ static bool check_deals(const Checker *c)
         for (uint32_t k = 0; k < d->n; k++) {
             const Interval *part = &deals->intervals.at[d->first + k];
             const bool around = d->kind == DEAL_halo || d->kind == DEAL_overlap;
-            /* a halo beyond the border may continue at the other side */
+            /* in a periodic dimension, a halo may reach beyond the edge */
             const int64_t beyond = around ? d->size : 0;
             if (part->lo < -beyond || part->hi < part->lo || part->hi > d->size + beyond)
                 return bad(c, "deal", i, "an interval out of range");
@@ -87,7 +86,7 @@ static bool check_shapes(const Checker *c)
     return true;
 }
 
-/* Checks that each module comes after its parent, so that no module is its own ancestor. */
+/* Checks that a module's parent has a smaller index, so that no module is its own ancestor. */
 static bool check_modules(const Checker *c)
 {
     const Graph *g = &c->plan->graph;
@@ -98,8 +97,9 @@ static bool check_modules(const Checker *c)
     return true;
 }
 
-/* Checks the order of a fused projection. It must be a table of segments in which each group gets
- * the same number of features of each segment. Then every element has a position. */
+/* Checks Tensor.order of a fused projection: a deal of segments that gives each group as many
+ * features as the tensor stores for it. Every stored element then has a place in the original
+ * order. */
 static bool check_order(const Checker *c, const Tensor *t)
 {
     const Deals *deals = &c->plan->graph.deals;

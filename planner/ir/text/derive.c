@@ -1,13 +1,12 @@
-/* Derives the fields that the text of a plan does not have, because other fields determine them.
- * These are the fields called `derived` in the tables, and those that a view shares with its
- * root. */
+/* Computes the fields that a plan's text does not contain, because others determine them: those of
+ * class `derived` (fields.c), and those that a view has from its root. */
 #include <string.h>
 
 #include "planner/ir/text/private.h"
 
 /* ---- the graph ---- */
 
-/* The forward nodes come first, and none of them states `forward`. */
+/* Forward nodes come first; each later node names its forward node in `forward`. */
 static void find_forward(Graph *g)
 {
     NodeId id = 1;
@@ -28,7 +27,8 @@ static void find_units(Graph *g)
     }
 }
 
-/* The text states only the role of state tensors. The graph determines the other roles. */
+/* Returns the role of a tensor. The text states only ROLE_state; the node that writes the tensor
+ * determines the others. */
 static Role role_of(const Graph *g, const Tensor *t, TensorId id)
 {
     const Node *maker = &g->nodes.at[t->producer];
@@ -39,7 +39,7 @@ static Role role_of(const Graph *g, const Tensor *t, TensorId id)
     return op_makes_loss(maker->op) && maker->out[0] == id ? ROLE_loss : ROLE_activation;
 }
 
-/* Initial values are drawn from a stream of random numbers that the name chooses. */
+/* Returns the key of the random initial value of a parameter: a hash of its name. */
 static uint64_t stream_of(const Tensor *t)
 {
     const bool has = t->role == ROLE_param || t->role == ROLE_state;
@@ -59,8 +59,8 @@ static void find_roles(Graph *g)
     }
 }
 
-/* Blocks are layers, counted from 1. A module inside a block belongs to the layer of the block. A
- * parent comes before its modules. */
+/* Numbers the blocks from 1, which gives the layers. A module inside a block, and its nodes, have
+ * the block's layer. Parents come before their modules. */
 static void find_layers(Graph *g)
 {
     uint32_t n = 0;
@@ -81,8 +81,8 @@ static Denominator denominator_of(const Graph *g, const Node *loss)
     return graph_attrs_at(g, loss->attrs)->count_all != 0 ? DENOMINATOR_all : DENOMINATOR_kept;
 }
 
-/* Returns the number of points of a micro-batch that the loss counts. Several nodes may each
- * compute a piece of the loss. */
+/* Returns how many points (tokens, or points of fields) of a micro-batch the loss counts. With
+ * tile{}, several nodes compute pieces of the loss. */
 static double points_of_loss(const Graph *g)
 {
     static const IndexRole of_points[] = {INDEX_samples, INDEX_tokens, INDEX_height, INDEX_width};
@@ -131,7 +131,7 @@ static void find_lives(Program *p)
         }
 }
 
-/* Copies the fields that a view shares with its root. */
+/* Copies the fields that a view always has from its root, such as `persistent`. */
 static void find_shared(Program *p)
 {
     const Record *r = text_record(RECORD_buffer);
@@ -157,7 +157,7 @@ static void find_arenas(Program *p)
     }
 }
 
-/* The stage of a program is the coordinate of its ranks along the axes of stages. */
+/* A program's stage is the coordinate of its ranks along pp. */
 static void find_stages(Plan *plan)
 {
     const AxisSet stages = mesh_axes_of(&plan->mesh, axes_with(AXIS_STAGES));

@@ -1,5 +1,5 @@
-/* Tables of the fields of each record in a plan's text. program.def has the fields of buffers and
- * instructions; this file has all others. */
+/* The tables of the fields of each record in a plan's text. Those of buffers and instructions are
+ * in program.def. */
 #include <assert.h>
 
 #include "planner/ir/text/private.h"
@@ -16,7 +16,7 @@ static const char *const cta_policies[] = {NCCL_CTA_POLICIES(X)};
 static const char *const dtypes[] = {"none", DTYPES(X)};
 #undef X
 static const char *const spaces[] = {"device", "host"};
-/* the text names only the role that does not follow from the graph */
+/* [Role]: the word in the text; NULL for roles that the reader derives */
 static const char *const roles[] = {NULL, NULL, NULL, NULL, NULL, "state"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
 static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
@@ -32,8 +32,8 @@ static const char *const deals[] = {"equal",    "ceil", "rows",    "listed",
     {                                                                                              \
         .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class, .member = #m \
     }
-/* a field with a note for the docs: how the reader derives it, or why the text has it although it
- * follows from other fields */
+/* A field with a note for the docs: how the reader derives it, or why the text has it although it
+ * follows from other fields. */
 #define NOTED(k, record, m, t, class, why)                                                         \
     {                                                                                              \
         .key = k, .type = FIELD_##t, .offset = AT(record, m), .trust = TRUST_##class,              \
@@ -81,7 +81,7 @@ static const TextField nccl_fields[] = {
     WORD("cta_policy", NcclSettings, cta_policy, cta_policies, given),
 };
 
-/* the name comes first, so that the plan's id can skip it */
+/* `name` is first, so that the plan's id can skip it */
 static const TextField model_fields[] = {
     LABEL("name", ModelInfo, name, text, "the model in reports"),
     NOTED("params", ModelInfo, n_params, u64, derived, "the elements of all parameters"),
@@ -102,7 +102,7 @@ static const TextField axis_fields[] = {
     FIELD(Axis, text, text, proven),
     NOTED("of", Axis, name, word, derived, "the part of `text` before the point"),
     FIELD(Axis, size, u32, proven),
-    /* "free", because a plan with another order of ranks is correct, too */
+    /* "free": with another stride, ranks are numbered differently, but the plan is still correct */
     FIELD(Axis, apart, u32, free),
 };
 
@@ -233,7 +233,7 @@ static const TextField program_fields[] = {
 };
 
 static const TextField buffer_fields[] = {
-/* not with KEY, which would expand bool before it becomes a part of FIELD_bool */
+/* does not use KEY, whose expansion would turn `bool` into _Bool before it becomes FIELD_bool */
 #define BUFFER(k, field, form, class, next)                                                        \
     {.key = k,                                                                                     \
      .type = FIELD_##form,                                                                         \

@@ -1,18 +1,20 @@
-/* The id of a plan: a hash of its structure, made from the tables that also print it. A record is
- * hashed as its kind, then a tag and a value for every field that is not zero, then a zero tag. A
- * tag is a hash of the field's key, and an enum counts by its name. So a new field, op or stream
- * does not change the ids of plans that do not use it. Values have a fixed width or a count, so
- * equal bytes mean equal plans. No pointer, padding or source location is hashed. */
+/* The plan's id: a hash of all fields that the tables of the text list (fields.c, program.def).
+ *
+ * A record is hashed as its kind, then a tag and a value for every field that is not zero, then a
+ * zero tag. The tag is a hash of the field's key, and an enum value counts by its name. So a new
+ * field, op or stream does not change the ids of plans that do not use it. Each value has a fixed
+ * width or is preceded by its length, so different plans never give the same bytes. No pointer,
+ * padding or script location is hashed. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/ir/text/private.h"
 
-/* A block holds the bytes of a record. Its numbers and short lists take at most MOST_NUMBERS bytes.
- * Longer lists are hashed on their own. */
+/* BLOCK: bytes that are collected before they are hashed. MOST_NUMBERS: bytes of a record's numbers
+ * and short lists at most. SHORT: elements of a short list; longer lists are hashed directly. */
 enum { BLOCK = 1 << 15, MOST_NUMBERS = 4096, MOST_WORDS = 1024, SHORT = 64 };
 
-/* The places of the fields of buffers and instructions in their tables. */
+/* The index of each field of buffers and instructions in their tables. */
 enum {
 #define BUFFER(key, field, ...)      AT_BUFFER_##field,
 #define BUFFER_WORD(key, field, ...) AT_BUFFER_##field,
@@ -26,16 +28,16 @@ enum {
     INSTR_FIELDS
 };
 
-/* A field with all that is needed to hash it. */
+/* A field of a table, prepared for hashing. */
 typedef struct Hashed {
     const TextField *field;
     FieldType type;
     uint32_t tag, offset;
-    /* position and number of the hashes of its names in Coder.word; 0: the field has no names, or
-     * is a number */
+    /* The hashes of the names of an enum: `n_words` entries of Coder.word from index `words` on. 0
+     * for other fields. */
     uint32_t words, n_words;
-    bool always; /* true if the field is hashed even if it is zero */
-    /* true if the field has 32 bits and is a number or the index of a name */
+    bool always; /* hashed even if it is zero */
+    /* a 32-bit number, or an enum */
     bool plain;
 } Hashed;
 
@@ -44,9 +46,11 @@ typedef struct Coder {
     const Program *program;
     Hasher *hasher;
     Arena *scratch;
-    TextSeal *seal; /* the seal to which each record is added; NULL: none */
+    /* if a seal (TextSeal) is being computed: to which each record is added; otherwise NULL */
+    TextSeal *seal;
     uint32_t n_sealed;
-    bool spilled; /* true if the first bytes of a long record are already in the hasher */
+    /* the record did not fit into `at`, so its first bytes are already in the hasher */
+    bool spilled;
     Hashed field[RECORD_COUNT][MOST_FIELDS];
     uint32_t n_fields[RECORD_COUNT], word[MOST_WORDS], n_words, ops;
     size_t n;
@@ -56,7 +60,8 @@ typedef struct Coder {
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "values are hashed as they are in memory");
 
-/* Returns the tag of a field (FNV-1a). It is never 0, because 0 ends a record. */
+/* Returns the tag of a field: an FNV-1a hash of its key, never 0, because 0 ends a record. `place`
+ * makes the tags of fields without keys different. */
 static uint32_t tag_of(const char *key, uint32_t place)
 {
     uint32_t h = 2166136261U + place;
@@ -184,7 +189,8 @@ static void put_list(Coder *c, const Hashed *h, const void *record)
     }
 }
 
-/* Appends a list of at most SHORT elements of 32 bits. */
+/* Appends a tag, the length and the elements of a list of at most SHORT elements. Nothing if empty.
+ * Returns the end of the written bytes, as do the functions below. */
 static unsigned char *put_short(unsigned char *to, uint32_t tag, const uint32_t *items, uint32_t n)
 {
     if (n == 0) return to;
@@ -195,7 +201,7 @@ static unsigned char *put_short(unsigned char *to, uint32_t tag, const uint32_t 
     return to;
 }
 
-/* Appends the arguments or the predecessors of an instruction, at most SHORT. */
+/* Appends the list `args` or `after` of an instruction, of at most SHORT elements. */
 static unsigned char *put_few(const Coder *c, const Hashed *h, const Instr *in, unsigned char *to)
 {
     const bool args = h->type == FIELD_args;
@@ -206,7 +212,7 @@ static unsigned char *put_few(const Coder *c, const Hashed *h, const Instr *in, 
     return to;
 }
 
-/* Appends a tag and a byte, unless the byte is zero. */
+/* Appends a tag and a byte; nothing if the byte is zero. */
 static unsigned char *put_byte(unsigned char *to, uint32_t tag, const void *at)
 {
     const unsigned char byte = *(const unsigned char *)at;
@@ -216,7 +222,7 @@ static unsigned char *put_byte(unsigned char *to, uint32_t tag, const void *at)
     return to + sizeof tag + 1;
 }
 
-/* Appends a tag and 64 bits, unless they are zero. */
+/* Appends a tag and 64 bits; nothing if they are zero. */
 static unsigned char *put_wide(unsigned char *to, uint32_t tag, const void *at)
 {
     uint64_t wide;
@@ -227,7 +233,7 @@ static unsigned char *put_wide(unsigned char *to, uint32_t tag, const void *at)
     return to + sizeof tag + sizeof wide;
 }
 
-/* Appends a tag and the `n` bytes at `at`, unless all of them are zero. */
+/* Appends a tag and the `n` bytes at `at`; nothing if all are zero. */
 static unsigned char *put_number(unsigned char *to, uint32_t tag, const void *at, size_t n)
 {
     unsigned char any = 0;
@@ -252,12 +258,12 @@ static unsigned char *put_plain(const Coder *c, const Hashed *h, const void *at,
     if (value == 0 && !h->always) return to;
     if (h->n_words == 0) return put_word(to, h->tag, value);
     assert(value < h->n_words);
-    const uint32_t word = c->word[h->words + value]; /* 0: the text has no such word */
+    const uint32_t word = c->word[h->words + value]; /* 0: the text never states this value */
     return word != 0 ? put_word(to, h->tag, word) : to;
 }
 
-/* Buffers and instructions are most of a plan, so the functions below append their fields without a
- * loop over the table. They are generated from the same table, in the same order. */
+/* Buffers and instructions make up most of a plan. So put_buffer and put_instr are straight-line
+ * code, generated from program.def, in place of a loop over the table of fields. */
 #define APPEND_u32(h, value)  ((value) != 0 ? put_word(to, (h)->tag, (uint32_t)(value)) : to)
 #define APPEND_i32(h, value)  APPEND_u32(h, value)
 #define APPEND_op(h, value)   APPEND_word(h, value)
@@ -278,7 +284,7 @@ static unsigned char *put_buffer(const Coder *c, const Buffer *b, unsigned char 
     return to;
 }
 
-/* Returns NULL if the instruction has too many arguments or predecessors for the block. */
+/* Appends an instruction. Returns NULL if one of its lists has more than SHORT elements. */
 static unsigned char *put_instr(const Coder *c, const Instr *in, unsigned char *to)
 {
     const Hashed *h = c->field[RECORD_instr];
@@ -291,9 +297,9 @@ static unsigned char *put_instr(const Coder *c, const Instr *in, unsigned char *
     return to;
 }
 
-/* Appends all fields of a buffer or an instruction, the most common records. Returns NULL for other
- * records, and for a seal, which leaves out shared fields. put_record then appends the fields one
- * by one. */
+/* Appends a buffer or an instruction by the fast code above. Returns NULL for any other record, and
+ * if a seal is being computed, because a seal leaves out the fields that a view has from its root.
+ * put_record then appends field by field. */
 static unsigned char *put_common(const Coder *c, TextRecordKind kind, const void *record,
                                  unsigned char *to)
 {
@@ -302,8 +308,8 @@ static unsigned char *put_common(const Coder *c, TextRecordKind kind, const void
     return kind == RECORD_instr ? put_instr(c, record, to) : NULL;
 }
 
-/* Adds a record to the seal. The record's bytes are in the buffer; those that did not fit are in
- * the hasher. */
+/* Adds the hash of the current record to both sums of the seal. The record's bytes are in c->at or,
+ * if it was long, partly in the hasher. */
 static void seal_record(Coder *c)
 {
     uint64_t hash = 0;
@@ -337,7 +343,7 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
         const void *at = (const char *)record + h->offset;
         if (!text_is_written(h->field)) continue;
         if (c->seal != NULL && text_is_shared(h->field, record)) continue;
-        if (h->plain) { /* the most common case */
+        if (h->plain) { /* most fields */
             to = put_plain(c, h, at, to);
             continue;
         }
@@ -349,12 +355,12 @@ static void put_record(Coder *c, TextRecordKind kind, const void *record)
         case FIELD_bool: to = put_byte(to, h->tag, at); break;
         case FIELD_axes: to = put_number(to, h->tag, at, sizeof(AxisSet)); break;
         case FIELD_hash: to = put_number(to, h->tag, at, sizeof(Hash128)); break;
-        case FIELD_layout: /* one byte for each axis, as in the text */
+        case FIELD_layout: /* one byte for each mesh axis that exists */
         case FIELD_split: to = put_number(to, h->tag, at, c->plan->mesh.n_axes); break;
         case FIELD_u32:
         case FIELD_i32:
         case FIELD_word:
-        case FIELD_op: /* handled above as a plain field */
+        case FIELD_op: /* these types are plain, which the code above has handled */
         case FIELD_loc: break;
         case FIELD_text:
         case FIELD_dims:
@@ -389,14 +395,14 @@ static void put_ranks(Coder *c)
     }
 }
 
-/* All elements of a list whose element 0 means "none". */
+/* Hashes all records of a list whose index 0 means "none". */
 #define PUT_ALL(kind, list)                                                                        \
     do {                                                                                           \
         if (c->seal == NULL) put_u32(c, (list).n);                                                 \
         for (uint32_t i_ = 1; i_ < (list).n; i_++) put_record(c, kind, &(list).at[i_]);            \
     } while (0)
 
-/* Hashes all records of one kind. */
+/* Hashes all records of one kind; those of a program for the program c->program. */
 static void put_kind(Coder *c, TextRecordKind kind)
 {
     const Plan *plan = c->plan;
@@ -446,10 +452,10 @@ static void put_plan(Coder *c)
     flush(c);
 }
 
-/* Returns the seal over all records of a kind. `c` contains only the field to be sealed. */
+/* Returns the seal of a field over all records of `kind`. `c` must contain only this field. */
 static TextSeal seal_kind(Coder *c, TextRecordKind kind)
 {
-    /* start with the tag, so that a seal over no records is not 0 */
+    /* starts with the field's tag, so that the seal is not 0 even if there are no records */
     TextSeal seal = {.sum = c->field[kind][0].tag};
     c->seal = &seal;
     c->n_sealed = 0;

@@ -1,5 +1,5 @@
-/* Reads a plan from its text. The text may come from anybody, so every value is checked. The first
- * error ends the reading. Indices are checked after all records were read (check.c). */
+/* Parses a plan's text. Anybody may have written the text, so every value is checked. Parsing ends
+ * at the first error. check.c checks indices after all records have been parsed. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -12,9 +12,9 @@ typedef struct Parser {
     uint32_t line;
     Diag *diag;
     bool seen[RECORD_COUNT];
-    LIST(uint32_t) lines[RECORD_COUNT]; /* the line at which each record stands */
+    LIST(uint32_t) lines[RECORD_COUNT]; /* [kind]: the line of each record of this kind */
     TextSeals seals;
-    /* the line with the seals of a kind of records; 0: there is none */
+    /* [kind]: the line with the seals (TextSeal) of this kind of record; 0: none */
     uint32_t seal_line[RECORD_COUNT];
 } Parser;
 
@@ -38,8 +38,8 @@ static bool at_line_end(const Parser *p)
     return p->at == p->end || *p->at == '\n';
 }
 
-/* Takes the next word of the line. A word ends at a space outside quotes. At the end of the line
- * the word is empty. */
+/* Returns the next word of the line, up to a space outside quotes, and moves behind it. Returns an
+ * empty word at the end of the line. */
 static Token next_token(Parser *p)
 {
     while (!at_line_end(p) && *p->at == ' ') p->at++;
@@ -55,8 +55,9 @@ static Token next_token(Parser *p)
     return t;
 }
 
-/* Finds the field of a token such as key=value, and shortens the token to the value. The search
- * begins with field number `hint`. */
+/* Returns the field with the key of token "key=value", shortens the token to "value", and sets
+ * *index to the field's index. The search starts at field `hint`, because texts list fields in
+ * order. Returns NULL for an unknown key. */
 static const TextField *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
@@ -75,7 +76,7 @@ static const TextField *find_field(const Record *record, Token *t, uint32_t hint
 static bool fail_field(Parser *p, const Record *record, const TextField *f, Token t)
 {
     Arena *arena = p->reader.arena;
-    if (f->type == FIELD_deals) /* a tensor has as many deals as dimensions */
+    if (f->type == FIELD_deals) /* FIELD_deals needs one deal for each dimension */
         return fail(
             p, arena_print(arena, "%s.%s: more than %s.dims", record->word, f->key, record->word),
             t);
@@ -83,7 +84,7 @@ static bool fail_field(Parser *p, const Record *record, const TextField *f, Toke
     return fail(p, arena_print(arena, "%s.%s: %s", record->word, name, p->reader.problem), t);
 }
 
-/* Refuses a field that no text has, because the reader derives it or does not need it. */
+/* Reports that the text states a field which the reader derives or does not need. */
 static bool refuse_unwritten(Parser *p, const Record *record, const TextField *f, Token t)
 {
     const char *why =
@@ -94,8 +95,8 @@ static bool refuse_unwritten(Parser *p, const Record *record, const TextField *f
                 t);
 }
 
-/* Refuses a view that states a value which it shares with its root. `seen` has the fields of the
- * line, whose text begins at `line`. */
+/* Refuses a view that states a field which it always has from its root. Bit i of `seen`: the line
+ * states field i. `line`: where the line's text begins. */
 static bool check_view(Parser *p, const Record *record, TextRecordKind kind, uint64_t seen,
                        const void *at, const char *line)
 {
@@ -113,7 +114,8 @@ static bool check_view(Parser *p, const Record *record, TextRecordKind kind, uin
 static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
-    const char *const line = p->at + !at_line_end(p); /* without the space */
+    /* behind the space after the record's index */
+    const char *const line = p->at + !at_line_end(p);
     uint64_t seen = 0;
     list_push(p->reader.arena, &p->lines[kind], p->line);
     uint32_t i = 0;
@@ -148,7 +150,7 @@ static bool read_index(Parser *p, uint64_t expected)
     (read_index(p, (list)->n) &&                                                                   \
      read_fields(p, kind, (list_add(p->reader.arena, list), &(list)->at[(list)->n - 1])))
 
-/* Sets the name of the axis whose text is "dp_shard", or "dp_shard.1" for one part of it. */
+/* Sets axis->name from its text: dp_shard for "dp_shard", and also for "dp_shard.1". */
 static bool find_axis_name(Axis *axis)
 {
     const Token name = {axis->text, axis->text + strcspn(axis->text, ".")};
@@ -210,7 +212,8 @@ static bool read_program_line(Parser *p)
     return true;
 }
 
-/* Reads a line such as "ranks 0 0-7". The ranks must come in order and without gaps. */
+/* Parses a line such as "ranks 0 0-7": program 0 runs on ranks 0 to 7. All lines together must list
+ * the ranks in order, without gaps. */
 static bool read_ranks(Parser *p, uint32_t *n_done)
 {
     Plan *plan = p->reader.plan;
@@ -232,7 +235,8 @@ static bool read_ranks(Parser *p, uint32_t *n_done)
     return word.at == word.end ? true : fail(p, "unexpected text", word);
 }
 
-/* Returns the number of the field that the token names, and shortens the token to the value. */
+/* Returns the index of the field that a token "field=seal" names, and shortens the token to the
+ * seal. Returns n_fields for an unknown name. */
 static uint32_t sealed_field(const Record *record, Token *t)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
@@ -244,7 +248,7 @@ static uint32_t sealed_field(const Record *record, Token *t)
     return i;
 }
 
-/* Reads 16 hexadecimal digits of the token, beginning at character `at`. */
+/* Parses the 16 hexadecimal digits that begin at character `at` of the token. */
 static bool read_hex(Token t, uint32_t at, uint64_t *out)
 {
     static const char hex[] = "0123456789abcdef";
@@ -268,7 +272,7 @@ static bool has_seal(const Parser *p, int kind, uint32_t field)
     return !text_seal_equal(p->seals.of[kind][field], none);
 }
 
-/* Reads a line such as "seal tensor role=0123456789abcdef0123456789abcdef ...". */
+/* Parses a line such as "seal tensor role=0123456789abcdef0123456789abcdef ...". */
 static bool read_seals(Parser *p)
 {
     const Token word = next_token(p);
@@ -292,19 +296,21 @@ uint32_t text_seal_place(TextSeal was, TextSeal now, uint32_t n)
 {
     uint64_t sum = now.sum - was.sum, place = now.place - was.place;
     if (sum == 0) return 0;
-    /* Solves place * sum = at, modulo a power of two. The inverse exists only for an odd number, so
-     * common factors of two are removed first. */
+    /* Solves at * sum = place modulo 2^64 for `at`. A number has an inverse only if it is odd, so
+     * common factors of two are divided out first. */
     const int zeros = __builtin_ctzll(sum);
     if (place << (63 - zeros) << 1 != 0) return 0;
     sum >>= zeros, place >>= zeros;
-    /* correct in the lowest 3 bits; each round doubles the number of correct bits */
+    /* Newton's method: an odd number is its own inverse in the lowest 3 bits, and each round
+     * doubles the count of correct bits. */
     uint64_t inverse = sum;
     for (int i = 0; i < 5; i++) inverse *= 2 - sum * inverse;
     const uint64_t at = place * inverse << zeros >> zeros;
     return at <= n ? (uint32_t)at : 0;
 }
 
-/* Reports that the values of a field do not match the seal in the text. */
+/* Reports that field `field` of records of `kind` was changed: its seal in the text differs from
+ * `now`, which was computed from the values. Names the line if the seals reveal it. */
 static void report_seal(Parser *p, int kind, uint32_t field, TextSeal now, Diag *seals)
 {
     const Record *record = text_record((TextRecordKind)kind);
@@ -323,7 +329,8 @@ static void report_seal(Parser *p, int kind, uint32_t field, TextSeal now, Diag 
     diag_hint(seals, "change the script, and print the plan again");
 }
 
-/* Compares the seals in the text with seals computed from the plan that was read. */
+/* Compares all seals in the text with seals computed from the parsed values. Reports differences to
+ * `seals`, and returns false if there are any. */
 static bool check_seals(Parser *p, Diag *seals)
 {
     if (!p->seen[RECORD_seal]) {
@@ -344,7 +351,7 @@ static bool check_seals(Parser *p, Diag *seals)
     return holds;
 }
 
-/* Refuses the second record of a kind that may occur only once. */
+/* Refuses a second record of a kind that may occur only once, such as "step". */
 static bool once(Parser *p, TextRecordKind kind, void *record)
 {
     Token here = {p->at, p->at};
@@ -404,8 +411,8 @@ static void prepare(Plan *plan, Arena *arena)
     list_reserve_none(arena, &plan->shapes);
 }
 
-/* Reports that the text is not a plan, or that another version of Tandem wrote it in another
- * form. */
+/* Reports that the first line is wrong: the text is no plan, or has the format of another
+ * version. */
 static void refuse_header(Parser *p, Token start)
 {
     static const char word[] = "tandem plan ";
@@ -423,8 +430,8 @@ static void refuse_header(Parser *p, Token start)
               "make the plan again from its script: `tandem show PLAN --text`, `sim` or `run`");
 }
 
-/* Reads a plan. If `seals` is not NULL, the text must have seals, and errors about seals go there.
- * If `seals` is NULL, seals may be missing, and a wrong seal is an error like any other. */
+/* Parses a plan. If `seals` is not NULL, the text must have seals, and changed fields are reported
+ * to `seals`. If it is NULL, seals are optional, and a changed field is an error. */
 static Plan *parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d,
                    Diag *seals)
 {

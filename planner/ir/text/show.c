@@ -1,4 +1,4 @@
-/* Prints programs in a form for people. text.c prints the exact form. */
+/* Prints programs for people (`tandem show`). text.c prints the exact text. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void show_attrs(const Attrs *attrs, Str *out)
     ATTRIBUTES(X)
 #undef X
     const uint32_t pairs = attr_rope_pairs(attrs);
-    if (pairs) /* many pairs of ranks would hide the rest of the line, so only a few are shown */
+    if (pairs) /* up to 64 factors, so only the first and the last are shown */
         str_print(out, " rope_pair %g to %g", attrs->rope_pair[0], attrs->rope_pair[pairs - 1]);
 }
 
@@ -91,7 +91,7 @@ void text_instr(const Plan *plan, const Program *p, Pc pc, Arena *scratch, Str *
     str_add(out, str_text(&line));
 }
 
-/* Appends ranks, such as "0-7,16-23". */
+/* Appends the ranks that run the program, such as "0-7,16-23". */
 static void show_ranks(const Plan *plan, uint32_t program, Str *out)
 {
     const uint32_t n = plan->program_of ? plan->mesh.n_ranks : 0;

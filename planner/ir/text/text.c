@@ -1,5 +1,5 @@
-/* Prints plans exactly. A large plan has half a million lines, so the writer fills a block of
- * memory itself, without printf. */
+/* Prints the exact text of a plan. A large plan has half a million lines, so values are formatted
+ * by hand into a block of memory, which is much faster than printf. */
 #include "planner/ir/text/text.h"
 
 #include <assert.h>
@@ -107,7 +107,7 @@ static void put_axes(TextWriter *w, AxisSet axes)
     }
 }
 
-/* Writes a layout such as "tp:1,dp_shard:sum". Axes that are WHOLE are left out. */
+/* Appends a layout such as "tp:1,dp_shard:sum". Axes with WHOLE are left out. */
 static void put_layout(TextWriter *w, const Layout *l)
 {
     bool any = false;
@@ -215,7 +215,8 @@ size_t text_plain_bytes(FieldType type)
     case FIELD_numbers:
     case FIELD_intervals:
     case FIELD_args:
-    case FIELD_after: return 0; /* other fields print the counts of these lists */
+    /* a list or a location is no plain value */
+    case FIELD_after: return 0;
     }
     return 0;
 }
@@ -376,7 +377,7 @@ static void put_program(TextWriter *w, uint32_t index)
     }
 }
 
-/* Writes a line such as "ranks 0 0-7", which has the ranks of a program in order. */
+/* Appends lines such as "ranks 0 0-7": program 0 runs on ranks 0 to 7. */
 static void put_ranks(TextWriter *w)
 {
     const Plan *plan = w->plan;
@@ -394,8 +395,8 @@ static void put_ranks(TextWriter *w)
     }
 }
 
-/* Writes a line such as "seal tensor role=0123456789abcdef0123456789abcdef ...", with the seals of
- * a record's fields. */
+/* Appends lines such as "seal tensor role=0123456789abcdef0123456789abcdef ...": the checksum of
+ * each field over all records of a kind. */
 static void put_seals(TextWriter *w)
 {
     static const char hex[] = "0123456789abcdef";

@@ -1,5 +1,5 @@
-/* Reads values of a plan's text, which may come from anybody. A number must fit its type, a list
- * must fit its array, and every name must be known. */
+/* Parses the values in a plan's text, which anybody may have written. A number must fit its C type,
+ * a list its array, and every name must be known. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +58,8 @@ static bool read_double(ValueReader *r, Token t, double *out)
     return *end == 0 ? true : wrong(r, "expected a number");
 }
 
-/* Returns the error for a number that a field of this type cannot hold. */
+/* Returns the error message for a value that is no number, or too large for a field of this
+ * type. */
 static const char *number_expected(FieldType type)
 {
     return type == FIELD_i64   ? "expected a whole number from -2^63 to 2^63 - 1"
@@ -130,7 +131,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads a text in quotes, and moves past the closing quote. */
+/* Parses a text in quotes into *out, and moves t->at behind the closing quote. */
 static bool read_quoted(ValueReader *r, Token *t, const char **out)
 {
     if (!take(t, '"')) return wrong(r, "expected a quoted text");
@@ -178,7 +179,8 @@ static bool read_hash(ValueReader *r, Token t, Hash128 *out)
     return true;
 }
 
-/* Reads the axis at the beginning of the token, and moves the token's start past it. */
+/* Parses the axis name at the start of the token, such as "tp" of "tp:1", into its index in the
+ * mesh, and moves t->at behind it. */
 static bool read_axis(ValueReader *r, Token *t, uint32_t *axis)
 {
     const char *end = t->at;
@@ -276,7 +278,7 @@ static bool read_ids(ValueReader *r, const TextField *f, Token t, char *record)
 {
     uint32_t n;
     uint8_t *count = (uint8_t *)record + f->count;
-    /* a tensor has as many deals as dimensions, and the dimensions were read before */
+    /* one deal for each dimension; the dimensions come before the deals */
     const uint32_t room = f->type == FIELD_deals ? *count : f->room;
     if (!read_u32s(r, &t, (uint32_t *)(void *)(record + f->offset), room, &n)) return false;
     if (f->type == FIELD_deals && n != *count)
@@ -322,7 +324,7 @@ static bool read_intervals(ValueReader *r, Token t, Deal *deal)
     return t.at == t.end ? true : wrong(r, "expected low-high");
 }
 
-/* after the op's own arguments, an instruction may have arguments for a backend's workspace */
+/* the op's own arguments, and up to 4 buffers of workspace */
 enum { MAX_INSTR_ARGS = MAX_ARGS + 4 };
 
 static bool read_args(ValueReader *r, Token t, Instr *in)
