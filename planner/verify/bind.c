@@ -2,7 +2,7 @@
  * instructions with the same op and the same shapes. */
 #include <string.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 static uint32_t bound_key(const Verifier *v, const Instr *in, uint32_t key[2 + MAX_ARGS])
 {

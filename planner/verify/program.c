@@ -2,7 +2,7 @@
  * collectives. */
 #include <assert.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 #define RULE "verify-structure"
 

@@ -1,6 +1,7 @@
 /* Runs every program on abstract values (hashes) instead of numbers. A program that receives a
  * value waits for the program that sends it. */
 #include "planner/verify/kinds.h"
+#include "planner/verify/value/value.h"
 
 /* The state of one program while the other programs run. */
 typedef struct ProgramState {

@@ -1,6 +1,6 @@
 /* The values of persistent buffers when a step begins: parameters, optimizer state and other state.
  * All other buffers hold values of the previous step. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 /* Returns the value of a flat buffer with the parameters of a unit. If `moment` is 1 or 2, returns
  * the value of the buffer with this moment of the parameters. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "planner/ir/layout/padding.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 #define RULE "verify-structure"
 

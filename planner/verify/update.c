@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 static TensorId param_with_gradient(const Verifier *v, Hash128 vn)
 {

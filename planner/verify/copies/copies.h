@@ -35,8 +35,8 @@ typedef enum ItemKind { OF_nodes, OF_tensors, OF_units, OF_code, OF_buffers, ITE
 typedef struct Items {
     uint32_t n;
     uint32_t *block;     /* [item]: the number of its block, from 1; 0: it belongs to no block */
-    uint32_t *up, *down; /* [item]: its counterpart in the next block, and in the block before; 0:
-                            there is none */
+    uint32_t *up, *down; /* [item]: the same item one block later and one block earlier, such as wq
+                            of layer 5 and of layer 3 for wq of layer 4; 0: there is none */
     bool *fixed;         /* [item]: several blocks use this same item, so it belongs to none */
 } Items;
 
@@ -65,7 +65,8 @@ bool copies_find(BlockCopies *b);
 void copies_compare(BlockCopies *b);
 
 /* ---- outside.c ---- */
-/* Marks each block to which an item outside all blocks refers as different from its neighbours. */
+/* An item outside all blocks may refer to an item of a block, as the head does to the last layer.
+ * This marks such a block as different from its neighbours, so that it is not left out. */
 void copies_touch(BlockCopies *b);
 
 /* ---- travel.c ---- */
@@ -73,8 +74,8 @@ void copies_touch(BlockCopies *b);
 typedef struct FewBlocks {
     const Plan *plan;
     uint32_t *block[ITEM_KINDS]; /* [item]: the number of its block; 0: it belongs to none */
-    Pc *middle;           /* [pc]: its counterpart in the middle one of the equal blocks; outside
-                             the equal blocks: itself */
+    Pc *middle; /* [pc]: the same instruction in the middle one of the equal blocks; for an
+                   instruction outside of them, itself */
     uint32_t first, last; /* the equal blocks */
     uint32_t reach;
 } FewBlocks;

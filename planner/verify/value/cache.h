@@ -2,7 +2,7 @@
 #ifndef TANDEM_VERIFY_CACHE_H
 #define TANDEM_VERIFY_CACHE_H
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 /* The value that was read from a buffer, and the number of changes of its root at that time. */
 typedef struct KnownRead {
@@ -11,11 +11,11 @@ typedef struct KnownRead {
 } KnownRead;
 
 struct ValueCache {
-    /* [group of twins]: true if one of them computes a node of the graph, and nothing was unusual
-     * about it (op.c); NULL: checks skip no twins */
+    /* [group of twins]: true if one of the twins has passed all checks of op.c, so that the others
+     * may skip most of them (is_plain in op.c); NULL: checks skip no twins */
     bool *plain;
-    uint32_t *changes; /* [root]: the number of writes to it so far */
-    uint32_t *read_of; /* [buffer]: its entry in `reads`; 0: none */
+    uint32_t *changes; /* [root buffer]: count of writes to it so far */
+    uint32_t *read_of; /* [buffer]: index of its entry in `reads`; 0: it was not read yet */
     LIST(KnownRead) reads;
 };
 

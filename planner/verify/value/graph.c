@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 Hash128 value_step_mean(const Verifier *v, uint32_t j)
 {
@@ -12,8 +12,8 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Hashes attributes, except those that do not change a value: positions and numbers of parts, and
- * whether a kernel adds to its output. */
+/* Hashes the attributes that affect a value. Left out are attributes that only say how the work is
+ * divided: which part an instruction computes, and whether it adds to its output. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
@@ -75,7 +75,8 @@ static bool inputs_known(Verifier *v, NodeId id, const bool *read)
     return true;
 }
 
-/* Marks all known tensors as sums, because nodes that were not visited may add to them. */
+/* Marks all tensors with a value as sums: the walk ended early, and a node that it did not reach
+ * may contribute to any of them. */
 static void may_be_sums(Verifier *v)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++)
@@ -131,8 +132,8 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* Checks a node that computes the loss or a piece of it. Its factor must be that of the step. Adds
- * its tokens to *tokens. */
+/* Checks a node that computes the loss, or the loss of some of the tokens. It must multiply by the
+ * step's factor, 1 / tokens of the step. Adds the tokens that it counts to *tokens. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
     check_denominator(v, n);
@@ -175,7 +176,8 @@ static bool may_draw(OpKind op)
     return op_info(op)->flags & OP_DRAWS;
 }
 
-/* True if a backward node repeats the random numbers of its forward node. */
+/* True for a backward node, such as dropout's, that draws the random numbers of its forward node
+ * again. */
 static bool draws_for_its_forward(const Verifier *v, NodeId id)
 {
     const Node *n = &v->g->nodes.at[id];
@@ -225,8 +227,8 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     *other = id;
 }
 
-/* Checks that each op that draws random numbers has its own site, and that its gradient uses the
- * same numbers. */
+/* Checks random numbers. They are made from a seed and the `site` of the op. So no two forward
+ * nodes may have the same site, and a gradient must have the site of its forward node. */
 static void check_draws(Verifier *v)
 {
     NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);

@@ -1,6 +1,7 @@
-/* Checks halos: the strips that neighbours exchange, and the rows that a window reads. The value of
- * a strip includes its dimension, and whether it was sent. */
-#include "planner/verify/private.h"
+/* Checks halo exchanges: each rank sends the rows at its two edges to its neighbours. The rows of
+ * one message are called a strip. The abstract value of a strip also says along which dimension it
+ * was cut, and whether it has been sent. */
+#include "planner/verify/value/value.h"
 
 typedef struct Strips {
     Verifier *v;
@@ -82,7 +83,8 @@ bool value_is_received(const Val *val, int d)
            val->packed_chunks == STRIPS_received;
 }
 
-/* Checks an op that writes strips: pack or cut. */
+/* Checks an op that copies edge rows into strips: halo_pack (copies the rank's own rows) or
+ * halo_cut (takes away the rows that belong to neighbours). */
 static bool take_strips(Strips *s, Val *val)
 {
     const BufferId to = program_arg(s->v->p, s->in, 1);
@@ -101,7 +103,8 @@ static bool take_strips(Strips *s, Val *val)
     return true;
 }
 
-/* Checks an op that combines a value with its strips: join or fold. */
+/* Checks an op that reads received strips: halo_join (puts them around the rank's own rows) or
+ * halo_fold (adds them to the rank's own rows). */
 static bool put_strips(Strips *s, Val *val, const Val *strips)
 {
     const BufferId to = program_arg(s->v->p, s->in, 2);

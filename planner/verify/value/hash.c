@@ -1,7 +1,9 @@
-/* The hashes of values: of sums, ops and leaves, and the names of values in messages. */
+/* Computes the hashes of sums, of results of ops, and of leaves: values that no instruction
+ * computes, such as a parameter at the start of the step. Also finds names for values in
+ * messages. */
 #include <string.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 Hash128 value_add(Hash128 a, Hash128 b)
 {

@@ -5,7 +5,7 @@
  * A kernel processes rows in any order. So a buffer may use the bytes of another buffer of the
  * kernel only if both have the same layout. A sum over rows is complete only at the end, so no
  * instruction of the kernel may read it. product.c checks kernels that begin with a product. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 #define RULE "verify-structure"
 
@@ -85,7 +85,8 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
     }
 }
 
-/* Checks that `after` names only the last instructions of kernels. */
+/* Checks waits on kernels: an instruction outside a kernel may wait only for its last instruction,
+ * because a kernel finishes as a whole. */
 static void check_waits(Verifier *v, const Pc *next)
 {
     const Program *p = v->p;

@@ -1,7 +1,6 @@
-/* A map from address ranges to small payloads. It covers the addresses [0, 2^64). Ranges are split
- * where an access begins or ends, and an assignment merges all ranges that it covers. An access
- * costs logarithmic time. An assignment also removes ranges, but each range is removed only
- * once. */
+/* Stores a small payload for every byte of memory, addresses 0 to 2^64 - 1. Bytes behind each other
+ * with one payload are one range. Reading or writing [lo, hi) first splits the ranges at lo and hi;
+ * writing then makes all of it one range. An access takes logarithmic time, amortised. */
 #ifndef TANDEM_VERIFY_MAP_H
 #define TANDEM_VERIFY_MAP_H
 

@@ -5,7 +5,7 @@
 
 #include "planner/ir/layout/padding.h"
 #include "planner/ir/layout/rows.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 typedef struct Move {
     Verifier *v;
@@ -64,8 +64,8 @@ static AxisSet changed_axes(const Move *m)
     return set;
 }
 
-/* True if `axes` split dimension d within the parts that `others` make. Parts nest in the order of
- * the mesh axes. */
+/* True if `axes` divide each part that `others` make, and not the other way round. A later axis of
+ * the mesh divides the parts of an earlier one. */
 static bool innermost(AxisSet axes, AxisSet others)
 {
     others = (AxisSet)(others & ~axes);
@@ -99,7 +99,7 @@ static bool uneven(const Move *m, const Shape *s, int d)
     return s->deal[d] || s->dim[d] % shape_parts(s, &m->v->plan->mesh, d) != 0;
 }
 
-/* Checks that all dimensions but `except` keep their deals. */
+/* Checks that no dimension but `except` changes its deal (which rank has which indices). */
 static bool keeps_deals(const Move *m, int except)
 {
     for (int d = 0; d < m->a.n_dims; d++)
@@ -108,8 +108,8 @@ static bool keeps_deals(const Move *m, int except)
     return true;
 }
 
-/* Checks a division of tokens within the deal of cp. Each rank of cp has two chunks, which ranks of
- * tp divide again. */
+/* Checks a division of tokens over tp within the zigzag of cp: each rank of cp has two chunks of
+ * the sequence, and ranks of tp divide these chunks again. */
 static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
 {
     return innermost(axes, layout_axes_split(&cut->layout, d)) &&
@@ -367,7 +367,8 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Checks that all programs that take part in a communication contribute the same value. */
+/* Checks a communication between different programs (pipeline stages): all of them must contribute
+ * the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
@@ -390,7 +391,7 @@ static bool check_meeting(Move *m)
     return false;
 }
 
-/* Returns the number of programs in a group along `axes`. */
+/* Returns how many different programs the ranks of a communicator along `axes` run. */
 static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
 {
     AxisSet stages = (AxisSet)(axes & v->stages);
@@ -458,7 +459,7 @@ void value_move(Verifier *v, Pc pc)
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
     /* the other stages may contribute zero, and need the value that this stage already has */
     bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages);
-    /* a mean over equal values changes no value, but is needed to remove rounding differences */
+    /* a mean over equal values is not redundant: it removes rounding differences between ranks */
     bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean;
     if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
         value_present(v, pc, &m.val, &where))

@@ -1,5 +1,6 @@
-/* Checks a part of a part, and a part that moved to another rank, by comparing global indices. */
-#include "planner/verify/private.h"
+/* Compares two layouts by the global indices that each rank has: one must divide the parts of the
+ * other, or one must be the other after its parts moved to other ranks. */
+#include "planner/verify/value/value.h"
 
 enum {
     MOST_INTERVALS = 2

@@ -16,9 +16,9 @@ typedef struct OpStep {
     const Binding *b;
     /* the shapes of the buffers; the values of the inputs must have the same shapes */
     uint32_t shape[MAX_ARGS];
-    bool has_part; /* the op uses the keys of one rank only; hop.i says which */
+    bool has_part; /* attention with the keys of one rank of the ring; `hop` says which rank */
     Hop hop;
-    bool in_rows; /* the op computes only inner rows, or only the border */
+    bool in_rows; /* a convolution that computes only the inner rows, or only the border rows */
 } OpStep;
 
 static bool complain(const OpStep *s, uint32_t axis, uint32_t arg, const char *what)
@@ -99,7 +99,7 @@ static bool check_axis(const OpStep *s, uint32_t axis)
     return true;
 }
 
-/* The deals of indices that no axis splits. */
+/* [index letter]: the deal of an index that no axis splits. Such a deal describes only padding. */
 typedef struct WholeDeals {
     DealId deal['z' + 1];
     bool seen['z' + 1];
@@ -124,8 +124,8 @@ static bool check_windows(const OpStep *s)
         for (int d = 0; d < at->n_dims; d++) {
             const char letter = s->b->letter[i][d];
             if (!s->b->reads[i][d] || !layout_axes_split(&at->layout, d)) continue;
-            /* inner rows need only the rank's own rows, and points of the centre need only its own
-             * rows and columns */
+            /* inner rows read no row of a neighbour; points of the centre read no row and no column
+             * of a neighbour */
             if (centre || (inner && op_role(s->in->op, letter) == INDEX_height)) continue;
             const Window w = op_window(s->in->op, s->b, verify_attrs(s->v, s->pc), letter);
             const char *fault =
@@ -265,8 +265,8 @@ static bool check_draw(const OpStep *s, const Node *n, const Val *in)
     return true;
 }
 
-/* True if all ranks along some axes have the input, and the op divides it by the number of these
- * ranks. The quotients are then partial sums. */
+/* True if each of n ranks has the whole input, and the op multiplies it by 1 / n. The results are
+ * then partial sums: they add up to the input. */
 static bool shares_out(const OpStep *s)
 {
     if (!(op_info(s->in->op)->flags & OP_SCALES) || verify_accumulates(s->v, s->in, 0))
@@ -324,8 +324,9 @@ static bool check_origin(const OpStep *s, const Val *in, bool *is_node)
     return true;
 }
 
-/* Returns the value of output j. recovered: the instruction has a fault, which was reported. Then
- * returns the value of the graph, so that later instructions can still be checked. */
+/* Returns the value of output j. With `recovered`, the instruction has a fault that was reported.
+ * It then counts as right, and output j gets the value of the graph, so that one fault does not
+ * make all later instructions look faulty. */
 static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool recovered)
 {
     Verifier *v = s->v;
@@ -343,8 +344,9 @@ static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool rec
 
 /* ---- plain instructions ---- */
 
-/* True if nothing is unusual about an instruction without faults that computes a node of the graph.
- * The same is then true for its twins, except that they might read wrong values. */
+/* The instruction has passed its checks. Returns true if these checks need not be repeated for its
+ * twins, because nothing unusual (see the conditions) was involved. Only the values that a twin
+ * reads must still be compared. */
 static bool is_plain(const OpStep *s)
 {
     const Verifier *v = s->v;
@@ -372,7 +374,7 @@ static bool *plain_mark(const Verifier *v, Pc pc)
     return group ? &v->cache->plain[group] : NULL;
 }
 
-/* True if the instruction reads the inputs of its node. */
+/* True if the values that the instruction reads are those of its graph node's inputs. */
 static bool has_inputs_of_node(const OpStep *s, const Val *in)
 {
     const Node *n = &s->v->g->nodes.at[s->in->origin];
@@ -382,8 +384,8 @@ static bool has_inputs_of_node(const OpStep *s, const Val *in)
     return same;
 }
 
-/* Returns output j of a plain instruction with the inputs of its node. It has the op, the
- * attributes and the sizes of the node, too, so it is what the graph computes. */
+/* Returns the value of output j of a plain instruction (is_plain) that reads the inputs of its
+ * node. Op, attributes and sizes are also those of the node, so the value is that of the graph. */
 static Hash128 plain_value(const OpStep *s, uint32_t j)
 {
     const TensorId t = s->v->g->nodes.at[s->in->origin].out[j];
@@ -432,7 +434,7 @@ static void write_value(const OpStep *s, uint32_t j, Val out, const Val *old)
     value_write(v, s->pc, b, out);
 }
 
-/* Scratch memory holds no value afterwards. */
+/* The kernel has used its scratch memory, so the old value there is lost. */
 static void write_scratch(const OpStep *s)
 {
     if (s->n_args < s->in->args.n)
@@ -468,7 +470,7 @@ void value_compute(Verifier *v, Pc pc)
     const bool shares = shares_out(&s);
     if (!bad && !shares && !bound->layouts_are_fine) bad = !check_layouts(&s);
     if (!bad && !shares) bound->layouts_are_fine = true;
-    /* the stored binding does not include attributes, on which windows depend */
+    /* always checked, because windows depend on attributes, and the stored binding does not */
     if (!bad) bad = !check_windows(&s);
     bool ok = bad || check_origin(&s, from, &is_node);
     if (plain && !bad && ok && is_node && !shares) *plain = is_plain(&s);

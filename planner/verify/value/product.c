@@ -1,7 +1,7 @@
 /* Checks kernels that begin with a product. Each later op may use only the element of the result
  * that the product has just computed, or sum an operand of the product. The product reads its
  * operands in any order, so no op of the kernel may overwrite them. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 #define RULE "verify-structure"
 

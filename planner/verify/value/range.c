@@ -1,12 +1,13 @@
-/* Checks ops on one parameter of a flat buffer: the largest magnitude and the 8-bit form. The graph
- * has these ops for the whole parameter. The program has them for those elements of the parameter
- * that lie in a rank's shard. */
+/* Checks ops on one parameter of a flat buffer (several parameters behind each other, as in FSDP):
+ * amax_range finds its largest magnitude, quantise_range makes its 8-bit form. The graph has these
+ * ops for the whole parameter. In the program, a rank does this work for the elements of the
+ * parameter that lie in its shard. */
 #include <assert.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
-/* Returns the entry that has exactly elements [lo, hi). Reports an error and returns NULL if there
- * is none. */
+/* Returns the entry (one parameter) of `val` that covers exactly elements [lo, hi), as the
+ * attributes of instruction pc say. Reports an error and returns NULL if there is none. */
 static const ValueEntry *entry_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);

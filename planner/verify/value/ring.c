@@ -1,7 +1,7 @@
 /* Checks one hop of ring attention, which uses the keys of one rank. The deals of queries and keys
  * show from which rank the keys come. The node is complete when every rank has used the keys of
  * every rank once. The values of all hops then add up to the value of the node. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
 {
@@ -9,8 +9,8 @@ static bool complain(Verifier *v, Pc pc, const char *what)
     return false;
 }
 
-/* Returns the shape that this argument would have with all keys. A gradient of keys becomes a
- * partial sum over the ranks. */
+/* Returns the shape that an argument has in attention with all keys: `shape` without the split of
+ * dimension d over `axes`. An output (the gradient of keys) becomes a partial sum over `axes`. */
 static uint32_t with_all_keys(Verifier *v, uint32_t shape, int d, AxisSet axes, bool is_output)
 {
     Shape s = *value_shape_at(v, shape);

@@ -2,7 +2,7 @@
  * border also reads the neighbours' rows from strips. If columns are split, the inner rows are
  * again two parts: the centre, and the sides, which read the halo of columns. The values of all
  * parts add up to the value of the node. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 static bool complain(Verifier *v, Pc pc, const char *what)
 {
@@ -79,7 +79,7 @@ static Hash128 minus(Hash128 a, Hash128 b)
     return s;
 }
 
-/* True if no window needs a row of another rank, so that there is no border. */
+/* True if no window reads a row of another rank. The convolution then has no border rows. */
 static bool has_all_rows(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -92,8 +92,8 @@ static bool has_all_rows(Verifier *v, Pc pc)
     return value_window_fault(v, &w, x, d, b->size[(int)letter], false) == NULL;
 }
 
-/* Returns the value of a part of output j. border = node - inner rows. sides = inner rows - centre.
- */
+/* Values of parts are differences, so that they add up to the node's value: the border is node
+ * minus inner rows, the sides are inner rows minus centre. */
 Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j)
 {
     const Instr *instr = &v->p->code.at[pc];

@@ -3,7 +3,7 @@
  * checkpoints depend on it. The ops that take a segment name its features in attributes. If the two
  * differ, a rank gets features of another segment, such as half of k instead of q. All ranks would
  * be wrong in the same way, so a comparison of ranks would not show it. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 #define RULE "verify-segments"
 

@@ -1,7 +1,7 @@
 /* Checks tensors that live between steps and are no parameters. One graph node updates such a
  * tensor once a step, in the same way on all ranks. Other micro-batches and recomputation must not
  * update the tensor again. */
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 /* Finds the node that computes the next value of each state tensor. Reports tensors for which there
  * is not exactly one such node. */

@@ -2,7 +2,7 @@
  * packed, exchanged and unpacked. The value of a packed message includes the direction, and whether
  * the message was sent. */
 #include "planner/ir/layout/stride.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 typedef struct StridedStep {
     Verifier *v;

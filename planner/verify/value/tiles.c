@@ -1,14 +1,14 @@
-/* Checks a region that is cut into pieces along the tokens: the pieces together must give the
- * result of the whole. The check shares no code with the pass. It derives two properties of each
- * value from the graph alone. One is the set of tokens that the value covers. The other is the
- * computation that made it from values of the whole model. Results that leave the pieces are the
- * loss, its count, and gradients of weights and of the region's input. Each result must contain
- * every token exactly once, and must use all tokens in the same computation. Other proofs show that
- * programs compute the graph's values. */
+/* Checks tile{}: a region of the model, such as head and loss, that is computed for a few tokens at
+ * a time. The pieces together must give the result of the whole region. The check shares no code
+ * with the pass. It derives two facts about each value from the graph alone: the tokens that it
+ * covers, and the computation that made it from values of the whole model. Some results leave the
+ * region: the loss, its count of tokens, and the gradients of weights and of the region's input.
+ * Each of them must cover every token exactly once, and treat all tokens in the same way. Other
+ * proofs show that programs compute the graph's values. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 #define RULE "verify-tiles"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "planner/ir/layout/rows.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 
 const char *value_rows_fault(OpKind op, const Binding *b, uint32_t arg, int d)
 {

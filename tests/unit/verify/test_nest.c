@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "planner/base/rng.h"
-#include "planner/verify/private.h"
+#include "planner/verify/value/value.h"
 #include "tests/support/plans/plans.h"
 #include "tests/support/test_arena.h"
 
