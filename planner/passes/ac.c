@@ -1,9 +1,13 @@
-/* Activation checkpointing: marks the regions that are recomputed. full: each block is a region,
- * and only its input is kept. selective: each attention module is a region. A list names the
- * modules by patterns. With `every`, only every n-th region is recomputed. With `ops`, outputs of
- * these ops are kept, as if the ops were outside of the region. If a region's backward pass reads a
- * value that was not kept, the lowering recomputes it at that point. Recomputation uses the same
- * inputs and no state. */
+/* Activation checkpointing: marks modules as recompute regions. Activations inside a region are
+ * discarded after the forward pass; where the backward pass reads one, lowering computes it again.
+ *
+ *   full       each block is a region, so only its input is kept
+ *   selective  each attention module is a region
+ *   a list     the modules that match these path patterns are regions
+ *   every      of these regions, only every n-th
+ *   ops        within regions, outputs of these ops are kept nevertheless
+ *
+ * Recomputation reads the same inputs as the forward pass and touches no state. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,8 +20,8 @@ static ModuleId region_of(const Graph *g, const bool *is_region, ModuleId module
     return 0;
 }
 
-/* Returns an array with one entry for each module: true if the module is a region. Of nested
- * regions only the outermost counts, because recomputing it includes the inner ones. */
+/* Returns an array with an entry for each module: true if it is a recompute region. Of nested
+ * regions only the outermost is one, because recomputing it includes the inner ones. */
 static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
 {
     const Graph *g = &job->plan->graph;
@@ -30,14 +34,14 @@ static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
         if (pass->ac == AC_selective) is_region[m] = strcmp(at->class_, "attention") == 0;
     }
     for (ModuleId m = g->modules.n;
-         m-- > 1;) { /* backwards, because inner modules come after outer ones */
+         m-- > 1;) { /* backwards, because a module comes after the module that contains it */
         if (is_region[m] && region_of(g, is_region, g->modules.at[m].parent)) is_region[m] = false;
         *n_regions += is_region[m];
     }
     return is_region;
 }
 
-/* Keeps only every n-th region of the list, in the order of the model. */
+/* Removes all regions except every n-th (n = `every`) in the order of the model. */
 static void thin_out(const Graph *g, uint32_t every, bool *is_region)
 {
     uint32_t n = 0;
@@ -62,10 +66,10 @@ static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
                                              : "selective recomputes modules made by nn.attention");
 }
 
-/* ---- ops whose outputs are kept ---- */
+/* ---- the option `ops`: outputs that are kept within regions ---- */
 
-/* True if `name` equals the op's name, or its first words: "linear" names linear, linear_q, ... and
- * their forms on 8-bit numbers. */
+/* True if `name` is the op's name or its first words. For example, "linear" matches linear,
+ * linear_q and linear_q_rowwise. */
 static bool names_op(const char *name, OpKind op)
 {
     const char *text = op_info(op)->name;
@@ -107,7 +111,8 @@ static void refuse_op(Job *job, const Pattern *op)
         diag_hint(job->diag, "there are: %s", str_text(&s));
 }
 
-/* For `alternate`: the outputs of the second, fourth, ... product of each region are not kept. */
+/* The option `alternate`: of the matrix products in each region, the outputs of the second, fourth
+ * and so on are not kept. */
 static void drop_every_second(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -119,8 +124,8 @@ static void drop_every_second(Job *job)
     }
 }
 
-/* Marks the nodes whose outputs are kept. Nodes that quantise weights are not marked, even if `ops`
- * lists them: weights are gathered again in the backward pass, and then quantised again. */
+/* Sets Node.keep for the ops that `ops` lists. An op that quantises a weight is never kept: the
+ * weight is gathered again in the backward pass, and is then quantised again. */
 static void keep_ops(Job *job, const PassConfig *pass)
 {
     Graph *g = &job->plan->graph;
@@ -160,7 +165,7 @@ static bool pass_ac(Job *job)
         g->nodes.at[n].region = region;
         n_matched += region != 0;
     }
-    /* a model that was made small for --verify may lack the layers that the patterns name */
+    /* a model that --verify has shrunk may lack the layers that the patterns match */
     bool shrunk = pass->ac == AC_modules && n_regions == 0;
     if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
     if (n_matched > 0) keep_ops(job, pass);
@@ -209,7 +214,7 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;
-    if (pass->ac_every > 2) pass->ac_every = 2; /* a model that was made small has two layers */
+    if (pass->ac_every > 2) pass->ac_every = 2; /* a shrunk model has two layers */
 }
 
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)

@@ -1,14 +1,14 @@
-/* Reports axes of the mesh that no pass uses, because they would silently have no effect. */
+/* Reports mesh axes that no pass uses: their ranks would silently repeat the same work. */
 #include <string.h>
 
 #include "planner/ir/experts.h"
 #include "planner/passes/pass.h"
 
-/* Facts about the passes of a plan that check_axis needs. */
+/* Facts about the list `parallel` that check_axis needs. */
 typedef struct Listed {
-    AxisNames own;   /* the axes that the listed passes use */
-    uint32_t n_data; /* number of data passes */
-    bool shards;     /* a data pass shards units */
+    AxisNames own;   /* axes that the listed passes use */
+    uint32_t n_data; /* how many passes of data parallelism (ddp, fsdp2, zero) are listed */
+    bool shards;     /* one of these shards parameters or optimizer state */
 } Listed;
 
 static Listed passes_of(const Config *config)
@@ -19,16 +19,15 @@ static Listed passes_of(const Config *config)
         const PassConfig *pass = &config->passes[i];
         const PassSpec *spec = pass_specs[pass->name];
         is.own |= axes_of_pass(pass_word(pass->name));
-        is.n_data += spec->is_data && !seen[pass->name]; /* a pass that is listed twice is reported
-                                                          * as pass-twice */
+        /* the rule pass-twice reports a pass that is listed twice */
+        is.n_data += spec->is_data && !seen[pass->name];
         seen[pass->name] = true;
         is.shards = is.shards || (spec->shards && spec->shards(pass));
     }
     return is;
 }
 
-/* Returns the axes that some pass of this version of Tandem uses, as a text: "pp, dp_replicate and
- * tp". */
+/* Returns the axes that some pass of this version uses, for messages: "pp, dp_replicate and tp". */
 static const char *used_axes(Arena *arena)
 {
     Str s = str_in(arena);
@@ -43,8 +42,8 @@ static const char *used_axes(Arena *arena)
     return str_text(&s);
 }
 
-/* Returns the number of ranks along an axis. For ep this is the number of ranks over which experts
- * are divided. If ep is folded, all of these may be ranks of other axes. */
+/* Returns how many ranks use an axis. For ep: over how many ranks experts are divided. With ep_mode
+ * = "folded", these are not only the ranks of the mesh axis, but also ranks of cp and tp. */
 static uint32_t ranks_along(const Config *config, AxisName name)
 {
     return axis_info(name)->trades == INDEX_experts ? config_expert_ranks(config)
@@ -59,15 +58,15 @@ static void refuse(const Config *config, AxisName name, const char *rule, const 
     diag_hint(d, "%s", hint);
 }
 
-/* Returns a text that says how the user can remove the axis: "remove ep from the mesh and set
- * dp_shard = 8". It names the data axis that can take the ranks, unless the batch does not divide
- * evenly over them. */
+/* Returns how the user can do without an axis, for hints: "remove ep from the mesh and set dp_shard
+ * = 8". Gives the ranks to a data axis, if the batch divides evenly over the new number of
+ * ranks. */
 static const char *without_axis(const Config *config, AxisName name, Arena *arena)
 {
     const char *word = axis_name_text(name);
     if (config->ep_mode == EP_folded && axis_info(name)->trades == INDEX_experts)
-        return "remove ep and ep_mode from the mesh"; /* with folded experts, ep has only ranks that
-                                                         other axes also have */
+        /* with folded experts, ep has no ranks of its own that another axis could get */
+        return "remove ep and ep_mode from the mesh";
     const Listed listed = passes_of(config);
     const AxisName to = listed.shards                   ? axes_first(axes_with(AXIS_UNITS))
                         : config_pass(config, PASS_ddp) ? axes_first(axes_cutting(INDEX_samples))
@@ -81,7 +80,7 @@ static const char *without_axis(const Config *config, AxisName name, Arena *aren
                        (long long)(size * config->axis_size[to]));
 }
 
-/* True if the model has something that the axis can split, such as experts for ep. */
+/* True if the model has something that the axis can divide, such as experts for ep. */
 static bool can_split(const Graph *g, AxisName name)
 {
     const AxisInfo *axis = axis_info(name);
@@ -97,8 +96,8 @@ static bool can_split(const Graph *g, AxisName name)
     return false;
 }
 
-/* Reports an axis that no listed pass uses. If the missing pass can work on the model, the hint
- * names it and its position in `parallel`. The hint also says how to remove the axis. */
+/* Reports "axis-unused". The hint names the missing pass and its place in `parallel`, if the model
+ * has something to divide, and says how to do without the axis. */
 static void refuse_unused(const Config *config, const Graph *g, AxisName name, Diag *d)
 {
     const AxisInfo *axis = axis_info(name);
@@ -117,8 +116,7 @@ static void refuse_unused(const Config *config, const Graph *g, AxisName name, D
     refuse(config, name, "axis-unused", why, hint, d);
 }
 
-/* Reports an axis that has several ranks but that no pass of the plan uses. The texts are in the
- * row of the axis (axes.def). */
+/* Reports an axis of several ranks that no listed pass uses. The messages are in axes.def. */
 static void check_axis(const Config *config, const Graph *g, AxisName name, const Listed *listed,
                        Diag *d)
 {

@@ -1,14 +1,18 @@
-/* compile: neighbouring row-by-row ops on the compute stream become one kernel, as torch.compile
- * would fuse them. Gradients of norms join such kernels, and so does the search for the largest
- * magnitude of a kernel's output (for 8-bit products). A product is fused with the ops that its
- * library call can also compute (compile_product.c). The pass itself moves row-by-row nodes down
- * to their readers, and checks its place in the list. pass_fuse later marks the kernels in the
- * lowered program. A kernel ends where another stream waits for it, and where a complete sum over
- * rows is needed. With `block`, a kernel also ends at the end of a block, because FSDP gathers and
- * frees weights there. The cross-entropy's sums over one row of logits are one library kernel, so
- * they are fused even without compile. The transposed copy of a quantised tensor is fused without
- * compile too. A recomputed op joins the kernel of the gradients that need it. The kernel then
- * recomputes the value in registers, and writes it only for readers outside of the kernel. */
+/* compile: fuses neighbouring ops on the compute stream into kernels, as torch.compile would.
+ *
+ * The pass itself, on the graph, moves row-by-row ops (op_is_rowwise) down to the ops that read
+ * them, and checks its place in `parallel`. pass_fuse, on the lowered program, then sets
+ * Instr.fuse. Into one kernel go:
+ * - Row-by-row ops on the same rows. The gradient of a norm, and the largest magnitude of a
+ * kernel's output (for 8-bit products), may join them.
+ * - A matrix product and the ops that its library call can apply to the result (compile_product.c).
+ * - Without compile, too: the ops of cross-entropy that read the same row of logits, and the op
+ * that transposes a quantised tensor. Each of these is one library kernel.
+ *
+ * A kernel ends where an instruction on another stream waits for it, and where a complete sum over
+ * rows is needed. With the option `block` it also ends at the end of a block, where FSDP gathers
+ * and frees weights. A recomputed op joins the kernel of the gradients that read it. The kernel
+ * then keeps the value in registers, and writes it to memory only if another kernel reads it. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -18,7 +22,7 @@ static bool is_data_pass(PassName name)
     return name == PASS_fsdp2 || name == PASS_ddp || name == PASS_zero;
 }
 
-/* True if the user lists compile before a pass that shards parameters or reduces gradients. */
+/* True if `parallel` lists compile before a pass that shards parameters or reduces gradients. */
 static bool before_data(const Config *config)
 {
     bool seen = false, before = false;
@@ -49,9 +53,9 @@ void compile_move(Graph *g, NodeId n, NodeId to)
             g->tensors.at[g->nodes.at[id].out[j]].producer = id;
 }
 
-/* True if node n should move down to `reader`, the row-by-row op that reads its output. In a gated
- * feed-forward, for example, a linear that does not read the activation lies between the activation
- * and its reader. */
+/* True if row-by-row node n should move down, next to `reader`, the row-by-row node that reads its
+ * output. For example, in silu(w1 x) * (w3 x) the product w3 x lies between silu and the
+ * multiplication; silu moves behind it. */
 static bool sinks(const Graph *g, NodeId n, NodeId reader)
 {
     const Node *a = &g->nodes.at[n], *b = &g->nodes.at[reader];
@@ -59,7 +63,7 @@ static bool sinks(const Graph *g, NodeId n, NodeId reader)
            a->region == b->region && a->layer == b->layer;
 }
 
-/* Moves row-by-row nodes down to their first reader, so that both can be in one kernel. */
+/* Moves row-by-row nodes down to their first reader, so that both can be fused. */
 static void sink_rows(Graph *g)
 {
     for (NodeId n = (NodeId)g->nodes.n; n-- > 1;) {
@@ -89,8 +93,8 @@ static ModuleId block_of(const Graph *g, ModuleId module)
     return 0;
 }
 
-/* Checks that no unit begins inside a block. A block that is compiled before it is sharded is one
- * piece of code, so its weights cannot be gathered in parts. */
+/* Checks that no FSDP unit is inside a block. A block that is compiled before it is sharded is one
+ * piece of code, so its weights cannot be gathered in several parts. */
 static bool check_units(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -112,11 +116,11 @@ typedef struct Fuser {
     const Plan *plan;
     Program *p;
     bool compiles;
-    bool mixes; /* true: recomputed ops join kernels of the backward pass */
+    bool mixes; /* recomputed ops may join kernels of the backward pass */
     CompilePer per;
-    bool *is_awaited; /* [pc]: true if an instruction on another stream waits for it */
-    /* the first and the last instruction of the current kernel; the last is also the newest
-     * instruction on the compute stream */
+    bool *is_awaited; /* is_awaited[pc]: an instruction on another stream waits for this one */
+    /* The first instruction of the current kernel, and the newest one on the compute stream, which
+     * is also the last of the kernel. */
     Pc first, last;
     uint32_t n_kernels;
 } Fuser;
@@ -126,8 +130,8 @@ static const Shape *row_shape(const Fuser *f, const Instr *in)
     return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, plan_rows_arg(in))].shape);
 }
 
-/* True if two instructions work on the same rows with equal work in each row. All instructions of
- * one kernel must do so. */
+/* True if the two instructions have the same rows [b, s] and equally many elements in each, as all
+ * instructions of a row-by-row kernel must. */
 static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
 {
     const Shape *x = row_shape(f, a), *y = row_shape(f, b);
@@ -144,7 +148,8 @@ static bool reads_row_of_logits(const Instr *in)
     return op_info(in->op)->flags & OP_OF_LOSS && op_dim(in->op, 0, INDEX_vocab) >= 0;
 }
 
-/* True if a row-by-row kernel can execute the instruction, judging by its op and arguments. */
+/* True if the instruction may be part of a row-by-row kernel, as far as its op and its number of
+ * arguments show. */
 static bool goes_by_rows(const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -153,7 +158,7 @@ static bool goes_by_rows(const Instr *in)
     return op_joins_kernel(in->op) && !reads_row_of_logits(in) && (in->args.n == n || scratch);
 }
 
-/* True if an instruction of the current kernel writes b. */
+/* True if an instruction of the current kernel writes buffer b. */
 static bool is_made_here(const Fuser *f, BufferId b)
 {
     for (Pc pc = f->first; pc <= f->last; pc++) {
@@ -169,18 +174,17 @@ static bool finds_magnitude(OpKind op)
     return op_info(op)->flags & OP_MAGNITUDE && op_info(op)->flags & OP_IN_KERNEL;
 }
 
-/* True if `in` cannot follow `before` in one kernel. The search for a largest magnitude joins only
- * the kernel that computes the numbers. Nothing else can follow the gradient of a norm, which sums
- * over rows and therefore visits them in another order. */
+/* True if `in` cannot follow `before` in one row-by-row kernel. The op that finds a largest
+ * magnitude only joins a kernel that computes its input. Nothing follows the gradient of a norm: it
+ * also sums over rows, so it visits them in another order. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (finds_magnitude(in->op)) return !is_made_here(f, program_arg(f->p, in, 0));
     return !op_is_rowwise(in->op) || !op_is_rowwise(before->op);
 }
 
-/* True if `in` reads a sum that an instruction of the kernel computes: over rows, or within a row
- * (such as a row's maximum). While the kernel runs, each of its threads has only a part of such a
- * sum. */
+/* True if `in` reads a sum or maximum that an instruction of the current kernel computes, over rows
+ * or within a row. Until the kernel ends, each of its threads has only a part of it. */
 static bool needs_sum(const Fuser *f, const Instr *in)
 {
     for (Pc pc = f->first; pc <= f->last; pc++) {
@@ -196,8 +200,8 @@ static bool needs_sum(const Fuser *f, const Instr *in)
     return false;
 }
 
-/* True if both instructions read the same row of logits and can share the read. Such instructions
- * compute the maximum, the sum of exponentials, or the logit of the label. */
+/* True if both are ops of cross-entropy (maximum, sum of exponentials, logit of the label) on the
+ * same logits, so that one kernel can read each row once for both. */
 static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
 {
     return reads_row_of_logits(before) && reads_row_of_logits(in) &&
@@ -205,8 +209,8 @@ static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
            program_arg(f->p, before, 0) == program_arg(f->p, in, 0);
 }
 
-/* True if both phases are the same, or if `mixes` is true and they are the backward pass and its
- * recomputation. */
+/* True if both phases are the same. If `mixes` is true, recomputation and the backward pass also
+ * count as the same. */
 static bool same_phase(const Instr *a, const Instr *b, bool mixes)
 {
     const bool backward = a->phase == PHASE_backward || b->phase == PHASE_backward;
@@ -214,15 +218,16 @@ static bool same_phase(const Instr *a, const Instr *b, bool mixes)
     return a->phase == b->phase || (mixes && backward && again);
 }
 
-/* True if both instructions belong to graph nodes, in the same phase (see same_phase) and
- * micro-batch, and b waits for no other stream. */
+/* True if both instructions compute graph nodes of the same micro-batch in the same phase
+ * (same_phase), and b waits for no other stream. */
 static bool in_step(const Instr *a, const Instr *b, bool mixes)
 {
     return a->origin && b->origin && !b->after.n && same_phase(a, b, mixes) &&
            a->microbatch == b->microbatch;
 }
 
-/* True if the origins of both instructions are compiled together. */
+/* True if both belong to the same unit of compilation: to the same block if per is COMPILE_block;
+ * otherwise always. */
 static bool same_code(const Plan *plan, CompilePer per, const Instr *a, const Instr *b)
 {
     const Graph *g = &plan->graph;
@@ -235,7 +240,7 @@ bool compile_together(const Plan *plan, CompilePer per, const Instr *first, cons
     return in_step(first, next, false) && same_code(plan, per, first, next);
 }
 
-/* True if `in` continues the current kernel, whose last instruction is `before`. */
+/* True if `in` may continue the current kernel, whose last instruction is `before`. */
 static bool joins(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (f->is_awaited[f->last] || !in_step(before, in, f->mixes)) return false;
@@ -246,8 +251,8 @@ static bool joins(const Fuser *f, const Instr *before, const Instr *in)
     return !is_alone(f, before, in) && same_rows(f, before, in) && !needs_sum(f, in);
 }
 
-/* Fuses the op that quantises and the op that transposes its result: one library kernel, with or
- * without compile. */
+/* Fuses an op that quantises a tensor with the op that transposes the result, if it comes next. A
+ * library kernel does both, so this needs no compile. */
 static bool turn_fuse(Fuser *f, Pc pc)
 {
     Program *p = f->p;
@@ -273,7 +278,7 @@ static void fuse_program(Fuser *f, const ProductFuser *products)
         Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute) continue;
         if (products && !in->fuse && product_fuse(products, pc, f->n_kernels + 1)) f->n_kernels++;
-        /* the op belongs to a fused product or copy now, so no other op joins it */
+        /* it belongs to a fused product or copy now, so the row-by-row kernel ends here */
         if (in->fuse || turn_fuse(f, pc)) {
             f->last = 0;
             continue;
@@ -297,12 +302,12 @@ bool pass_fuse(Job *job)
         Program *p = &job->plan->programs.at[i];
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
-        /* a plan that predicts another framework (runtime) gets no such fusion: the model of these
-         * times does not include it */
+        /* A plan that predicts another framework (`runtime`) gets no such fusion, because the model
+         * of its times does not include it. */
         f.mixes = pass && !job->config->runtime.name;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
-        /* other frameworks compute these ops in separate kernels after the product, so fusing would
-         * falsify their times */
+        /* Other frameworks run these ops as separate kernels after the product, so their times must
+         * not change either. */
         const bool products = pass && !job->config->runtime.name;
         ProductFuser with;
         if (products) with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);

@@ -1,12 +1,14 @@
-/* The part of compile that fuses products: a product becomes one kernel with those of the following
- * ops that its library call can also compute (kernels/epilogue.h). In the backward pass these ops
- * are not next to the product. The gradient of a bias comes before both products of its linear. The
- * gradient of GELU comes before the product that computes the gradient of the next weight. Such
- * nodes are moved down to the product that can compute them. */
+/* Fuses matrix products with the following ops that the product's library call can apply to its
+ * result (kernels/epilogue.h), such as adding a bias.
+ *
+ * In the backward pass such an op is often not next to a product. The gradient of a bias comes
+ * before both products of its linear. The gradient of GELU comes before the product that computes
+ * the next weight's gradient. compile_gradients therefore moves such nodes down to a product that
+ * can compute them. */
 #include "kernels/epilogue.h"
 #include "planner/passes/compile.h"
 
-/* ---- the order of gradient nodes ---- */
+/* ---- on the graph: moving gradient nodes down to a product ---- */
 
 static bool reads(const Node *n, TensorId t)
 {
@@ -15,8 +17,8 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* Returns the tensor from which t was passed on unchanged, through any number of `pass` ops; t
- * itself if there are none. */
+/* Returns the tensor whose value t has: t itself, or the tensor that ops named `pass` have passed
+ * on to t unchanged. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;
@@ -32,14 +34,14 @@ static bool is_product(OpKind op)
     return op_info(op)->class_ == OP_CLASS_contract;
 }
 
-/* True for the gradient of a weight: it sums over tokens. */
+/* True for a product that computes the gradient of a weight, which sums over tokens. */
 static bool sums_tokens(OpKind op)
 {
     return is_product(op) && op_dim(op, op_info(op)->sig.n_in, INDEX_samples) < 0;
 }
 
-/* True if the node's result is a partial sum on some axis. A collective then follows, which must
- * not be delayed. */
+/* True if the node's result is a partial sum on some mesh axis. A collective follows then, which
+ * must not be delayed by moving the node. */
 static bool is_partial(const Plan *plan, const Node *n)
 {
     Binding b;
@@ -50,8 +52,7 @@ static bool is_partial(const Plan *plan, const Node *n)
     return false;
 }
 
-/* True if node n may move down to index `to`. No node in between may read n's output or add to
- * it. */
+/* True if node n may move down to index `to`: no node in between reads n's output or adds to it. */
 static bool may_go(const Graph *g, NodeId n, NodeId to)
 {
     const Node *node = &g->nodes.at[n];
@@ -67,7 +68,8 @@ static bool may_go(const Graph *g, NodeId n, NodeId to)
     return true;
 }
 
-/* Returns the product that sums over the same tensor as node `n`; 0 if there is none. */
+/* Returns the weight-gradient product that sums over the same tensor as node `n`, the gradient of a
+ * bias; 0: none. */
 static NodeId same_sum(const Graph *g, NodeId n)
 {
     const TensorId sum = value_of(g, g->nodes.at[n].in[0]);
@@ -108,7 +110,7 @@ void compile_gradients(Job *job)
     sink_into_gelu(job->plan);
 }
 
-/* ---- kernels of the lowered program ---- */
+/* ---- on the lowered program: setting Instr.fuse ---- */
 
 ProductFuser product_fuser(const Plan *plan, Program *p, CompilePer per, const bool *is_awaited,
                            Arena *scratch)
@@ -137,7 +139,8 @@ static EpiloguePart part_of(const ProductFuser *f, const Instr *in)
     return part;
 }
 
-/* True if only the instructions of this kernel read or write the first output of instruction i. */
+/* True if only the instructions run[0] to run[n - 1] use the first output of run[i], so that it
+ * need not be written to memory. */
 static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint32_t i)
 {
     const Program *p = f->p;
@@ -150,8 +153,8 @@ static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint3
     return !b->parent && !b->persistent && !b->result && inside == f->n_touches[made];
 }
 
-/* Lists the product and those of the following instructions of the compute stream that may share a
- * kernel with it. Returns their number. */
+/* Sets `run` to the product at pc and the following instructions of the compute stream that may be
+ * in one kernel with it. Returns how many there are. */
 static uint32_t find_run(const ProductFuser *f, Pc pc, Pc run[EPILOGUE_PARTS])
 {
     const Program *p = f->p;

@@ -1,5 +1,5 @@
-/* Look-ups in the configuration: the user's options for a pass, and the number of ranks on which it
- * works. */
+/* Looks up options in the configuration: those of a pass, and the number of ranks along its
+ * axes. */
 #include "planner/passes/pass.h"
 
 const PassConfig *pass_config(const Job *job, PassName name)

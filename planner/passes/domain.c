@@ -1,7 +1,8 @@
-/* Spatial domain parallelism: domain splits the rows of each field, and domain_w its columns. Each
- * rank reads its own rows and columns of the batch, and all other layouts follow from this. If a
- * window reads rows of a neighbour, these rows are a halo, and strips of rows are exchanged. In the
- * backward pass, the gradient of these rows is sent back to the rank that owns them. */
+/* Spatial domain parallelism: the ranks of `domain` divide the rows of each field, and those of
+ * `domain_w` its columns. This pass sets the layout of the batch, from which all other layouts
+ * follow. Where a window, such as that of a convolution, reads rows of a neighbour (a halo,
+ * layout/halo.h), ranks exchange strips of rows. In the backward pass, the gradients of these rows
+ * are sent back to their owner. */
 #include <assert.h>
 
 #include "planner/ir/window.h"
@@ -10,18 +11,18 @@
 
 typedef struct Cut {
     Job *job;
-    Graph *g;   /* the plan's graph, or the graph of a trial */
-    bool tries; /* true: only a trial, which reports no error and changes no layout */
+    Graph *g;   /* the plan's graph, or that of a trial with another size of the field */
+    bool tries; /* only a trial: reports no error and sets no layout */
     AxisName name;
     const char *axis;  /* "domain" */
-    uint32_t n;        /* the number of ranks along the axis */
-    IndexRole role;    /* the index that the axis splits */
+    uint32_t n;        /* how many ranks the axis has */
+    IndexRole role;    /* INDEX_height or INDEX_width */
     const char *lines; /* "rows" or "columns" */
-    int8_t *cut_dim;   /* [tensor]: 1 + the dimension that is split; 0: none */
+    int8_t *cut_dim;   /* cut_dim[tensor]: 1 + the dimension that the axis splits; 0: none */
 } Cut;
 
-/* Returns the rows of part p if `size` rows are split into n parts. The last parts may be short or
- * empty. */
+/* Returns the rows of part p if `size` rows are split into n parts of ceil(size / n). The last
+ * parts may be short or empty. */
 static Interval part_of(int64_t size, uint32_t n, uint32_t p)
 {
     const int64_t each = (size + n - 1) / n, lo = p * each, hi = lo + each;
@@ -33,13 +34,14 @@ static int64_t rows_of(Interval at)
     return at.hi - at.lo;
 }
 
-/* True if none of the n parts is empty. */
+/* True if `size` rows give each of n parts at least one row. */
 static bool divides(int64_t size, uint32_t n)
 {
     return rows_of(part_of(size, n, n - 1)) > 0;
 }
 
-/* True if no part is empty, and no window of a part reads beyond the two neighbouring parts. */
+/* True if a window with `inputs` rows and `outputs` output rows can be split over n ranks: no part
+ * is empty, and each part reads rows of its direct neighbours at most. */
 static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
 {
     if (!divides(inputs, n) || !divides(outputs, n)) return false;
@@ -54,7 +56,7 @@ static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
     return true;
 }
 
-/* ---- sizes that would fit ---- */
+/* ---- sizes that fit, for hints ---- */
 
 static bool cuts_all(Cut *c, uint32_t *n_cut);
 
@@ -70,8 +72,7 @@ static bool is_split_by(const Cut *c, Graph *g, uint32_t n, Arena *arena)
     return cuts_all(&trial, &n_cut);
 }
 
-/* Returns a text with the numbers of ranks, from 1 to 16, over which the whole model can be
- * split. */
+/* Returns the numbers of ranks up to 16 over which the whole model can be split: "1, 2, 4". */
 static const char *legal(const Cut *c)
 {
     Str s = str_in(c->job->scratch);
@@ -80,8 +81,8 @@ static const char *legal(const Cut *c)
     return str_text(&s);
 }
 
-/* Returns a text with sizes of the field with which the whole model can be split over c->n ranks.
- * They are the nearest ones to the present size. Returns "" if there is none within FAR. */
+/* Returns the nearest smaller and larger size of the field for which the whole model can be split
+ * over c->n ranks: "176 or 192". Leaves out a size that is more than FAR away. */
 static const char *nearest(const Cut *c)
 {
     enum { FAR = 512 };
@@ -102,8 +103,8 @@ static const char *nearest(const Cut *c)
     return str_text(&s);
 }
 
-/* Adds a hint with sizes that would fit. All ops that do not fit have the same cause, so only the
- * first one is reported. */
+/* Adds a hint with numbers of ranks, and sizes of the field, that the whole model allows. It is
+ * added to the first error only, because all ops that do not fit have the same cause. */
 static void hint(const Cut *c)
 {
     const char *sizes = nearest(c);
@@ -123,7 +124,8 @@ static bool check_window(const Cut *c, const Node *n, const Binding *b)
     const int64_t inputs = b->size[(int)window_reach(letter)], outputs = b->size[(int)letter];
     if (fits(&w, inputs, outputs, c->n)) return true;
     if (c->tries) return false;
-    const bool pads = w.kernel == 1 && w.stride == 1; /* a pooling of single points: nn.pad */
+    /* nn.pad is a pooling with windows of one point */
+    const bool pads = w.kernel == 1 && w.stride == 1;
     const bool reaches = divides(inputs, c->n) && divides(outputs, c->n);
     diag_error(c->job->diag, FAULT_input, reaches ? "domain-halo" : "domain-divides", n->loc,
                reaches ? "%s of %lld %s to %lld with %s = %u: its window (%lld wide, stride %lld, "
@@ -137,8 +139,8 @@ static bool check_window(const Cut *c, const Node *n, const Binding *b)
     return false;
 }
 
-/* Checks dimension d of an output that is a composite (hI): each of the `size` values of h stands
- * for several rows, a piece. Every rank must have equally many whole pieces. */
+/* An output dimension (hI) has I = rows / size rows, a piece, for each value of h. Only h is split,
+ * so every rank must have equally many pieces. Reports "domain-windows" otherwise. */
 static bool check_pieces(const Cut *c, const Node *n, int64_t rows, int64_t size)
 {
     if (size % c->n == 0) return true;
@@ -152,8 +154,9 @@ static bool check_pieces(const Cut *c, const Node *n, int64_t rows, int64_t size
     return false;
 }
 
-/* Returns the letter of the index that is split in an input (or, for a source, in the output); 0 if
- * there is none. Returns 0 also if the op needs the index whole; the values are then gathered. */
+/* Returns the letter of the op's index that the axis splits: that of a split dimension of an input
+ * or, for the batch, that of the output. Returns 0 if there is none, or if the op needs the index
+ * whole; lowering then gathers its inputs. */
 static char cut_letter(const Cut *c, const Node *n, const Binding *b)
 {
     if (op_info(n->op)->flags & OP_SOURCE) return op_letter(n->op, c->role);
@@ -165,8 +168,8 @@ static char cut_letter(const Cut *c, const Node *n, const Binding *b)
     return 0;
 }
 
-/* An op that needs the index whole also makes its output whole. Splits the output again directly
- * afterwards, so that the following work is divided over ranks. */
+/* If an op needed whole rows of a split input, its output is whole, too. Requests that the output
+ * be split again, so that the ops after it divide their work. */
 static void cut_again(const Cut *c, const Node *n)
 {
     bool was_cut = false;
@@ -182,7 +185,8 @@ static void cut_again(const Cut *c, const Node *n)
     out->use_is_fixed = true;
 }
 
-/* Splits a node over c->n ranks. Reports an error and returns false if this is not possible. */
+/* Splits the outputs of a node over c->n ranks, and counts the node in *n_cut. Reports an error and
+ * returns false if that is impossible. */
 static bool cut_node(const Cut *c, const Node *n, uint32_t *n_cut)
 {
     Binding b;

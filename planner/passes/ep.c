@@ -1,8 +1,10 @@
-/* Expert parallelism: the experts of a layer are divided among the ranks of ep, SPLIT(expert). The
- * pass assigns no other layout. Tokens are split by sequence, so the change of layout before and
- * after the experts is an exchange of tokens between ranks. With ep_mode = "folded", experts are
- * divided over ranks of cp and tp, too. These ranks have the same sequences. So each rank computes
- * the rows of its own experts, and the sums of a token's rows are partial sums. */
+/* Expert parallelism: the ranks of ep divide the experts of a layer, SPLIT(experts). The pass sets
+ * no other layout. Tokens are split by samples before and after the experts, so lowering inserts an
+ * all_to_all at both places, which sends tokens to the ranks of their experts and back.
+ *
+ * With ep_mode = "folded", experts are also divided over ranks of cp and tp. These ranks have the
+ * same tokens, so each computes only the tokens of its own experts; the sums over a token's experts
+ * are then partial sums. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -26,8 +28,8 @@ static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t siz
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Warns if `bound` has no effect. It limits only the memory of experts that drop no token. (Plans
- * that --verify makes small always use the largest bound and get no warning.) */
+/* Warns if the option `bound` has no effect: it limits the memory of experts only if no token is
+ * dropped (layout/rows.h). Shrunk plans always have the largest bound and get no warning. */
 static void warn_of_bound(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -99,7 +101,7 @@ static void print(const PassConfig *pass, Str *out)
     if (pass->ep.bound != DEFAULT_BOUND) str_print(out, "(bound %.9g)", pass->ep.bound);
 }
 
-/* Sets the largest bound, because the few tokens of a small plan choose experts very unevenly. */
+/* For --verify: sets the largest bound, because few tokens choose experts very unevenly. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;

@@ -1,19 +1,26 @@
-/* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
- * magnitude to the largest number of the type. There is one scale for the whole tensor (tensorwise)
- * or for each row (rowwise). mxfp8 has a scale for each block of 32 numbers, a power of two. nvfp4
- * has 4-bit numbers, a scale for each block of 16 and one for the tensor. Scales of blocks never
- * leave their rank. The graph has a node for each step. If a tensor is split, layouts make its
- * largest magnitude a maximum over all its ranks. Weights at rest keep their dtype. Routers,
- * experts, and modules that the user excludes are not covered. Nor are sizes that the hardware's
- * 8-bit products cannot take. Heads are covered only if requested, because their logits determine
+/* float8{}: the covered linears multiply 8-bit or 4-bit operands. Before each product, an operand
+ * is quantised: divided by a scale that maps its largest magnitude to the largest value of the
+ * type.
+ *
+ *   tensorwise  one scale for the whole operand
+ *   rowwise     one scale for each row
+ *   mxfp8       one scale, a power of two, for each block of 32 values
+ *   nvfp4       4-bit values; one scale for each block of 16, and one for the operand
+ *
+ * The graph gets a node for each of these steps. If an operand is split over ranks, the layouts
+ * make its largest magnitude a maximum over all of them; scales of blocks never leave their rank.
+ * Between steps, weights keep their dtype.
+ *
+ * Not covered are routers, experts, modules that the user excludes, and sizes that the hardware's
+ * 8-bit products do not support. The head is covered only on request, because its logits determine
  * the loss. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Rows of both operands of an 8-bit product must be aligned to this many bytes. (For recipes with
- * blocks, the length of a block counts instead.) */
+/* Rows of 8-bit operands must be multiples of this many bytes. (With blocks, rows must be multiples
+ * of a block instead.) */
 enum { MULTIPLE = 16 };
 
 #define REASONS(X)                                                                                 \
@@ -24,7 +31,7 @@ enum { MULTIPLE = 16 };
     X(skipped, "float8.skip excludes it")                                                          \
     X(not_named, "float8.only does not include it")                                                \
     X(indivisible, NULL)  /* report() names the multiple */                                        \
-    X(split_tokens, NULL) /* report() names the sequence */
+    X(split_tokens, NULL) /* report() names the sequence length */
 typedef enum Reason {
 #define X(name, why) REASON_##name,
     REASONS(X)
@@ -43,11 +50,11 @@ static const Scaling scaling_of[FLOAT8_RECIPE_COUNT] = {[FLOAT8_tensorwise] = SC
                                                         [FLOAT8_mxfp8] = SCALING_blocks,
                                                         [FLOAT8_nvfp4] = SCALING_pairs};
 
-/* One quantised form of a tensor, shared by all nodes that read this form. */
+/* A quantised form of a tensor: one of its copies with scales along some index. All nodes of a
+ * pipeline stage that need this form share it. */
 typedef struct QuantisedForm {
     TensorId of;
-    uint32_t stage, next; /* stage: the pipeline stage that reads it; next: another form of the same
-                             tensor */
+    uint32_t stage, next; /* the pipeline stage; index of another form of the same tensor */
     OpKind scale;
     Quantised to;
 } QuantisedForm;
@@ -57,16 +64,17 @@ typedef struct Float8 {
     const PassConfig *pass;
     Scaling scaling;
     bool *skip, *only; /* [module] */
-    bool *logits;      /* [tensor]: true for logits */
+    bool *logits;      /* logits[tensor]: true for the logits of the loss */
     LIST(QuantisedForm) casts;
-    uint32_t *casts_of; /* [tensor]: the index of its newest form in `casts`; 0: none */
+    uint32_t *casts_of; /* casts_of[tensor]: index of its newest form in `casts`; 0: none */
     uint32_t n[REASON_COUNT];
-    const char *first[REASON_COUNT]; /* an example module for each reason */
-    /* local sizes that were refused; each size is reported once, not for each layer */
+    const char *first[REASON_COUNT]; /* [reason]: a module that was not covered for this reason */
+    /* local sizes (inputs, outputs) that were refused. Each is reported once, not for each
+     * layer. */
     int64_t refused[16][2];
     uint32_t n_refused;
-    const char *split_tokens; /* the first sequence of which a rank does not have whole blocks of
-                                 tokens */
+    /* a message about the first sequence that does not give each rank whole blocks of tokens */
+    const char *split_tokens;
 } Float8;
 
 /* ---- which linears are covered ---- */
@@ -78,8 +86,8 @@ static bool within(const Graph *g, const bool *named, ModuleId module)
     return false;
 }
 
-/* Finds the logits, the input of the cross-entropy. If a bias or a norm computes them, the input of
- * that op counts as logits, too. */
+/* Marks the logits, which cross-entropy reads. If a bias or a norm computes them, its input is
+ * marked, too. */
 static void find_logits(Float8 *f)
 {
     const Graph *g = &f->job->plan->graph;
@@ -96,14 +104,13 @@ static bool has_blocks(const Float8 *f)
     return f->scaling == SCALING_blocks || f->scaling == SCALING_pairs;
 }
 
-/* The number of inputs or of outputs of a weight: of the part that one rank holds, and of the whole
- * weight. */
+/* The inputs or outputs of a weight: their count on one rank, and in all. */
 typedef struct WeightSide {
     int64_t local, all;
 } WeightSide;
 
-/* Returns the number of inputs (summed = true) or outputs of weight t. If blocks have scales, only
- * the last of these dimensions counts, because blocks lie along it. */
+/* Returns how many inputs (summed = true) or outputs weight t has. With blocks, counts only the
+ * last of these dimensions, because blocks extend along it. */
 static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
 {
     const Mesh *mesh = &f->job->plan->mesh;
@@ -124,7 +131,8 @@ static WeightSide side_of(const Float8 *f, const Tensor *t, bool summed, const B
 
 static int multiple_of(const Float8 *f)
 {
-    return has_blocks(f) ? FLOAT8_BLOCK : MULTIPLE; /* a block of 32 4-bit numbers has 16 bytes */
+    /* for 4-bit values a block of 32 is required, too: 16 bytes */
+    return has_blocks(f) ? FLOAT8_BLOCK : MULTIPLE;
 }
 
 static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide inputs,
@@ -152,8 +160,8 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, WeightSide i
               side->local < side->all ? ", or a smaller tp" : "");
 }
 
-/* True if a rank has whole blocks of tokens. The gradient of a weight sums over tokens, and its
- * blocks lie along them. */
+/* True if each rank has whole blocks of tokens. The gradient of a weight sums over tokens, so its
+ * operands have blocks along the tokens. */
 static bool tokens_fit(Float8 *f, const Node *n)
 {
     const Config *c = f->job->config;
@@ -178,8 +186,8 @@ static bool tokens_fit(Float8 *f, const Node *n)
     return false;
 }
 
-/* For a plan that was made small: true if each dimension with blocks has at least two numbers in a
- * block. */
+/* For a plan that --verify has shrunk: true if every dimension with blocks allows blocks of at
+ * least two values. */
 static bool has_small_blocks(const Float8 *f, const Node *n)
 {
     const Graph *g = &f->job->plan->graph;
@@ -269,7 +277,7 @@ static void append(Float8 *f, Node n)
     for (uint32_t j = 0; j < n.n_out; j++) g->tensors.at[n.out[j]].producer = id;
 }
 
-/* Appends the 8-bit form of linear n, which reads quantised operands. */
+/* Appends linear n in its 8-bit form, which reads quantised operands. */
 static void cover(Float8 *f, Node n)
 {
     Graph *g = &f->job->plan->graph;
@@ -281,7 +289,7 @@ static void cover(Float8 *f, Node n)
     append(f, n);
 }
 
-/* Rebuilds the list of nodes, so that each operand is quantised before its first reader. */
+/* Rebuilds the list of nodes, with each quantisation directly before its first reader. */
 static void rewrite(Float8 *f, const Reason *reasons)
 {
     Graph *g = &f->job->plan->graph;
@@ -333,8 +341,8 @@ static void report(Float8 *f)
                       n, why[r]);
 }
 
-/* Reports an error if blocks are used with cp. Each rank of cp has two chunks of each sequence, and
- * a block may not cross from one chunk to the other. */
+/* Refuses blocks together with cp: a rank of cp has two chunks of each sequence, and a block may
+ * not extend from one into the other. */
 static bool check_chunks(Float8 *f)
 {
     Diag *d = f->job->diag;
@@ -348,7 +356,8 @@ static bool check_chunks(Float8 *f)
     return false;
 }
 
-/* Checks the option fsdp_gather. It needs a recipe with one scale for each whole parameter. */
+/* Checks the option fsdp_gather, which gathers weights in 8 bits and therefore needs one scale for
+ * each whole weight. */
 static bool check_gather(Float8 *f)
 {
     const Float8Options *o = &f->pass->float8;
@@ -375,8 +384,8 @@ static bool check_gather(Float8 *f)
     return true;
 }
 
-/* Warns if the option gather_first has no effect. With scales that are not rowwise, tokens are
- * always quantised before they are gathered. */
+/* Warns if the option gather_first has no effect. Only rowwise tokens can be gathered before they
+ * are quantised; otherwise they are always quantised first. */
 static void check_order(Float8 *f)
 {
     if (f->pass->float8.gather_first && f->scaling != SCALING_rowwise)
@@ -464,7 +473,7 @@ static void shrink(PassConfig *pass, Shrink *s)
 {
     pass->float8.any_size = true;
     if (pass->float8.recipe != FLOAT8_mxfp8 && pass->float8.recipe != FLOAT8_nvfp4) return;
-    pass->float8.cuts = 1; /* only preliminary, because the small mesh is not known yet */
+    pass->float8.cuts = 1; /* preliminary, because the shrunk mesh is not known yet */
     s->block = FLOAT8_SMALL_BLOCK;
 }
 

@@ -1,13 +1,12 @@
-/* Frozen parameters: the step reads them but does not train them. They get no gradient and no
- * optimizer state, and the backward pass ends where no earlier layer has a trained parameter.
- * Frozen and trained parameters are in different units, because a unit is reduced and updated as a
- * whole. */
+/* freeze{}: parameters that the step reads but does not train, as in fine-tuning. They get no
+ * gradient and no optimizer state, and the backward pass ends where no earlier layer has a trained
+ * parameter. They are in units of their own, because a unit is reduced and updated as a whole. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* Patterns may name modules at several levels around `module`. The innermost named one decides:
- * true if it is in `frozen`, false if it is in `trained`. */
+/* True if `module` is frozen. The patterns may match several of the modules around it; the
+ * innermost decides, by whether it is in `frozen` or in `trained`. */
 static bool is_frozen(const Graph *g, const bool *frozen, const bool *trained, ModuleId module)
 {
     for (ModuleId m = module; m; m = g->modules.at[m].parent) {
@@ -55,7 +54,7 @@ static bool pass_freeze(Job *job)
         at->frozen = is_frozen(g, frozen, trained, at->module);
         n_frozen += at->frozen;
     }
-    /* a model that was made small may lack the modules that the patterns name */
+    /* a model that --verify has shrunk may lack the modules that the patterns match */
     const bool shrunk = o->modules.n > 0 && o->modules.at[0].may_miss && n_matched == 0;
     if (n_frozen == n_params || (n_frozen == 0 && !shrunk))
         return report(job, pass, n_params, n_frozen);

@@ -37,7 +37,8 @@ static inline bool deal_is_around(const Deals *deals, DealId id)
  * Returns false if some part needs rows that its neighbours do not own. */
 bool halo_find(const Deals *deals, int64_t size, uint32_t n_parts, uint32_t part, DealId around,
                Halo *out);
-/* Returns the dimension of `s` that `axes` split and that has a halo or an overlap; -1: none. */
+/* Returns the dimension of `s` that is split over exactly `axes` with a deal of kind DEAL_halo or
+ * DEAL_overlap; -1: none. */
 int halo_dim(const Shape *s, const Deals *deals, AxisSet axes);
 
 #endif

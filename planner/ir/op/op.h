@@ -319,8 +319,8 @@ static inline bool op_is_border(OpKind op)
 {
     return op != OP_none && op_in_rows(op_of_rows(op)).border == op;
 }
-/* Returns the dimension of argument `arg` that has the tokens of keys, all of which the op needs;
- * -1: none. */
+/* For attention and its gradient: returns the dimension of argument `arg` that counts the tokens of
+ * keys, all of which every rank needs; -1: none. */
 int op_keys_dim(OpKind op, uint32_t arg);
 /* Returns the sizes of an attention op by their meaning, given the size of each letter. */
 typedef struct HeadsSizes {

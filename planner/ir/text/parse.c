@@ -114,7 +114,7 @@ static bool check_view(Parser *p, const Record *record, TextRecordKind kind, uin
 static bool read_fields(Parser *p, TextRecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
-    /* behind the space after the record's index */
+    /* the text of the fields, behind the space that follows the record's index */
     const char *const line = p->at + !at_line_end(p);
     uint64_t seen = 0;
     list_push(p->reader.arena, &p->lines[kind], p->line);

@@ -1,24 +1,25 @@
-/* Context parallelism: cp splits each sequence of the batch, SPLIT(seq). Only attention needs the
- * tokens of other ranks; every other op works token by token. Parameters are whole on cp. Their
- * gradients are therefore partial sums, as they are on ranks with different samples.
+/* Context parallelism: the ranks of cp divide the tokens of each sequence, SPLIT(tokens). Most ops
+ * work token by token and need no communication. Attention needs the tokens of other ranks; `mode`
+ * says how it gets them:
  *
- * A mixture of experts needs whole sequences, which are its routing groups, so its input is
- * gathered. Each expert has rooms, each for one token. These rooms are divided over ranks, so that
- * no rank repeats another's work. The sums of a token's rows are then scattered to the ranks that
- * hold the token.
+ *   all_gather   the keys and values of all tokens are gathered before attention, and their
+ *                gradients are scattered afterwards
+ *   ring         keys and values travel from rank to rank. In each hop, a rank attends to the
+ *                keys of one other rank. With the option all_to_all, groups of neighbouring ranks
+ *                first exchange tokens for heads, and the ring connects these groups
+ *   all_to_all   ranks exchange tokens for heads, SPLIT(tokens) -> SPLIT(heads), and back
+ *                afterwards. Each rank attends to whole sequences with some of the heads
  *
- *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
- *                the keys and values of all tokens are gathered where attention is computed, and
- *                their gradients scattered
- *   ring         sequences in a zigzag; attention is computed with the keys and values of one rank
- *                after the other, which travel from rank to rank. Groups of neighbours may first
- *                exchange tokens for heads (all_to_all); the ring then goes over these groups
- *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
- *                SPLIT(seq) -> SPLIT(heads) and back
+ * With all_gather and ring, sequences are divided in a zigzag (deal_zigzag), so that all ranks have
+ * equal work under a causal mask. With all_to_all, each rank has contiguous tokens.
  *
- * State-space layers exchange tokens for heads in every mode (cp_scan.c).
+ * State-space layers exchange tokens for heads in every mode (cp_scan.c). The routing of experts
+ * needs whole sequences, so its input is gathered. The places that an expert has for tokens (rooms,
+ * layout/rows.h) are divided over the ranks of cp, so that no rank repeats another's work. The
+ * results of a token's experts are summed and scattered to the rank that has the token.
  *
- * This pass and propagation only assign layouts. */
+ * Parameters are whole on cp, so each rank has a partial sum of their gradients, as between ranks
+ * with different samples. This pass only sets layouts; lowering inserts the communication. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -46,7 +47,7 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
     diag_hint(job->diag, "seq may be %s", str_multiples(job->scratch, seq, parts));
 }
 
-/* True if the model has state-space layers. */
+/* True if the model has state-space layers, which scan the tokens in order. */
 static bool scans(const Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -55,7 +56,7 @@ static bool scans(const Job *job)
     return false;
 }
 
-/* True if the attention of all layers can be computed in a ring. */
+/* True if all attention ops of the model have a form for one hop of a ring. */
 static bool may_ring(const Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -66,20 +67,21 @@ static bool may_ring(const Job *job)
     return !scans(job);
 }
 
-/* Returns a text for hints that advises a ring. A ring does not exchange heads, so their number
- * does not limit the ranks of cp. Returns "" if the model cannot use a ring. */
+/* Returns the end of a hint that recommends mode = "ring", whose ranks are not limited by the count
+ * of heads. Returns "" if the model cannot use a ring. */
 static const char *or_ring(const Job *job, const PassConfig *pass)
 {
     return pass->cp.mode == CP_all_to_all && may_ring(job) ? "; or use mode = \"ring\"" : "";
 }
 
-/* Returns the number of KV heads of an attention node. */
+/* Returns how many KV heads attention node n has. */
 static int64_t kv_heads(const Job *job, const Node *n)
 {
     return job->plan->graph.tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
 }
 
-/* True if n ranks of cp can exchange tokens for heads, given the heads that one rank of tp has. */
+/* True if n ranks of cp can exchange tokens for heads in all layers: n * tp divides the KV
+ * heads. */
 static bool heads_divide(const Job *job, uint32_t n)
 {
     const Graph *g = &job->plan->graph;
@@ -91,8 +93,8 @@ static bool heads_divide(const Job *job, uint32_t n)
     return true;
 }
 
-/* Checks that each rank of cp gets whole KV heads, each with all of its query heads. Reports an
- * error otherwise. */
+/* Checks that each of `size` ranks gets whole KV heads, with all of their query heads. Otherwise
+ * reports "divides-heads". */
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
@@ -125,8 +127,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
-/* Returns a text for hints that says how the ranks of cp can become data ranks, with sequences of
- * their own. */
+/* Returns the end of a hint that recommends to use the ranks of cp as data ranks, each with
+ * sequences of its own. */
 static const char *or_data_ranks(const Job *job, uint32_t cp)
 {
     const Config *c = job->config;
@@ -169,8 +171,8 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
                    "number is not known in advance",
                    pass_ranks(job->config, PASS_cp), path);
         const uint32_t ranks = pass_ranks(job->config, PASS_cp) * pass_ranks(job->config, PASS_tp);
-        /* This advice is given only if experts are not divided yet. Otherwise ep is a factor of the
-         * mesh, and folding it would change the mesh's size. */
+        /* Recommends to fold experts only if they are not divided yet: otherwise ep is a factor of
+         * the mesh, and folding would change the number of ranks. */
         const bool folds = config_ranks(job->config, axes_trading(INDEX_experts)) == 1 &&
                            experts_common(&job->plan->graph) % ranks == 0;
         diag_hint(
@@ -200,16 +202,16 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     return true;
 }
 
-/* Returns the number of ranks that exchange tokens for heads; 1: there is no exchange. */
+/* Returns how many ranks exchange tokens for heads with each other; 1: none do. */
 static uint32_t n_exchanging(const Job *job, const PassConfig *pass)
 {
     if (pass->cp.mode == CP_all_to_all) return pass_ranks(job->config, PASS_cp);
     return pass->cp.mode == CP_ring && pass->cp.all_to_all > 1 ? pass->cp.all_to_all : 1;
 }
 
-/* True if a ring may go over groups of ranks. Each group has an early and a late chunk of the
- * sequence. If the two chunks are divided over an even number of ranks, each rank has contiguous
- * tokens. */
+/* True if a ring can connect groups of n ranks. A group has two chunks of the sequence, an early
+ * and a late one (zigzag). n must be even, so that each rank of a group has tokens of one chunk
+ * only. */
 static bool may_refine(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -229,11 +231,12 @@ void cp_refine(Job *job)
     if (n == 1 || pass_ranks(job->config, PASS_tp) == 1 || scans(job)) return;
     if (pass->cp.mode == CP_ring && !may_refine(job, pass)) return;
     mesh_nest_last(mesh, pass->cp.mode == CP_ring ? first + 1 : first);
-    config_nest_experts(job->config, mesh); /* experts are divided within the ranks that have the
-                                               same heads */
+    /* folded experts are divided among ranks that have the same heads */
+    config_nest_experts(job->config, mesh);
 }
 
-/* Checks that the number of ranks that exchange tokens for heads is even and divides cp. */
+/* Checks the option all_to_all of a ring: the size of a group must be even, and divide cp. Reports
+ * "cp-groups" otherwise. */
 static void check_groups(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -255,9 +258,9 @@ static void check_groups(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "all_to_all may be %s", legal.n ? str_text(&legal) : "1");
 }
 
-/* Reports an error if the plan of tp changes layouts in a model with state-space layers. Their
- * inputs exchange tokens for heads over cp, and cp takes the dimension that tp leaves (cp_scan.c).
- * A plan may instead leave tokens divided over tp, or divide only some inputs of a layer. */
+/* Reports "cp-tp" for tp.plan in a model with state-space layers. Their inputs exchange tokens for
+ * heads, and cp divides a dimension that tp leaves whole (cp_scan.c). With a plan of path patterns,
+ * tp may divide tokens there, or only some inputs of a layer. */
 static void check_scan_plan(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
@@ -270,9 +273,9 @@ static void check_scan_plan(const Job *job, const PassConfig *pass)
     diag_hint(job->diag, "leave out the plan for tp");
 }
 
-/* Reports an error if heads are exchanged over cp while tp splits tokens, too. Heads are split
- * first over tp and then over cp (cp_refine), but tokens would have to be split in the opposite
- * order. The same holds for state-space layers under tp, which exchange heads in every mode. */
+/* Reports "cp-tp" if tp also divides tokens where cp exchanges them for heads. Heads are divided
+ * first over tp and then over cp (cp_refine), but tokens would have to be divided in the opposite
+ * order. State-space layers exchange heads in every mode, so they never allow this under tp. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = pass_ranks(job->config, PASS_tp);
@@ -312,8 +315,7 @@ DealId sequence_deal(const Job *job, uint32_t parts)
     const Deals *deals = &job->plan->graph.deals;
     const uint32_t n = deals->deals.at[job->context.seq_deal].n_parts;
     if (!job->context.seq_deal || parts == 1) return 0;
-    /* neighbouring parts of a zigzag together form two chunks, so a coarser division is a zigzag,
-     * too */
+    /* neighbouring parts of a zigzag join into two chunks, so fewer parts are a zigzag again */
     if (parts < n) return deal_zigzag(&job->plan->graph.deals, job->arena, job->config->seq, parts);
     if (parts == n) return job->context.seq_deal;
     return deal_cut(&job->plan->graph.deals, job->arena, job->context.seq_deal, parts / n);
@@ -342,7 +344,8 @@ uint32_t cp_parts(const Job *job, uint32_t ranks)
     return least_multiple(2 * ranks, both ? ranks * pass_ranks(job->config, PASS_tp) : 1);
 }
 
-/* Sets the deal of sequences: two chunks for each rank. */
+/* Chooses how a sequence is divided over `size` ranks (a zigzag of two chunks for each rank), and
+ * gives the tokens of the batch this deal. */
 static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
 {
     Graph *g = &job->plan->graph;
@@ -352,13 +355,14 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         for (uint32_t j = 0; op_info(n->op)->flags & OP_SOURCE && j < n->n_out; j++) {
-            const int tokens = op_dim(n->op, n->n_in + j, INDEX_tokens); /* an image has none */
+            /* -1 for images, which have no tokens */
+            const int tokens = op_dim(n->op, n->n_in + j, INDEX_tokens);
             if (tokens >= 0) g->tensors.at[n->out[j]].deal[tokens] = deal;
         }
     }
 }
 
-/* Returns the innermost of `axes`: so many that they have n ranks together. */
+/* Returns the last entries of `axes` whose sizes multiply to n: the innermost n ranks. */
 static AxisSet inner_axes(const Mesh *mesh, AxisSet axes, uint32_t n)
 {
     AxisSet inner = 0;
@@ -441,7 +445,7 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* Shrinks the ring to two groups of two ranks each. */
+/* For --verify: shrinks a ring over groups to two groups of two ranks. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     const AxisName tokens = axes_first(axes_cutting(INDEX_tokens));

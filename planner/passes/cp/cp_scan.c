@@ -1,20 +1,22 @@
-/* State-space layers under context parallelism. Each rank gets whole sequences for some of the
- * heads: tokens are exchanged for heads before the convolutions, and back after the scan. Groups
- * are split first. If cp has more ranks than there are groups, several ranks have the same group.
- * Each of them has other heads of the group, and all of the group's B and C. For the convolutions,
- * the features of B and C are divided over these ranks. cp never splits a dimension that tp has
- * split. If tp splits groups, cp splits the heads of each group. If tp splits heads, cp splits
- * groups. */
+/* State-space layers under context parallelism. A scan needs whole sequences, so ranks exchange
+ * tokens for heads before the convolutions, and back after the scan.
+ *
+ * cp divides groups of heads first. If cp has more ranks than there are groups, several ranks share
+ * a group. Each of them has other heads of the group, but all of the group's B and C. In the
+ * convolutions, these ranks divide the features of B and C.
+ *
+ * cp never divides a dimension that tp has divided: if tp divides groups, cp divides the heads in
+ * each group; if tp divides heads, cp divides groups. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* The numbers of groups and heads that cp may split, on one rank of tp; 1: cp may not split
- * them. */
+/* What a rank of tp leaves for cp to divide: its count of groups, and of heads in each group. 1: tp
+ * divides this dimension, so cp may not. */
 typedef struct ScanSizes {
     int64_t groups, heads;
-    bool tp; /* true: tp splits groups (or heads), and cp splits the other dimension */
+    bool tp; /* tp divides groups or heads */
 } ScanSizes;
 
 static bool is_cut(const Job *job, const Tensor *t, int dim)
@@ -22,8 +24,8 @@ static bool is_cut(const Job *job, const Tensor *t, int dim)
     return dim >= 0 && layout_axes_split(&t->use, dim) & pass_axes(job, PASS_tp);
 }
 
-/* Returns the sizes of the group and head dimensions of a node. If the node has no heads, a group's
- * features count as heads. */
+/* Returns the group and head dimensions of a node of a state-space layer. In a node without heads
+ * (the convolution of B and C), the features of a group take the place of heads. */
 static ScanSizes sizes_of(const Job *job, const Node *n)
 {
     const Graph *g = &job->plan->graph;
@@ -44,8 +46,8 @@ static ScanSizes sizes_of(const Job *job, const Node *n)
     return s;
 }
 
-/* True if `axis`, a part of cp, splits groups. Sets *rest to the number of ranks along the parts of
- * cp that do not split groups. */
+/* True if mesh axis `axis`, an entry of cp, divides groups; otherwise it divides heads. Sets *rest
+ * to the number of ranks along those entries of cp that divide heads. */
 static bool cuts_groups(const Job *job, const ScanSizes *s, uint32_t axis, uint32_t *rest)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -79,14 +81,14 @@ static int64_t gcd(int64_t a, int64_t b)
     return b == 0 ? a : gcd(b, a % b);
 }
 
-/* True if cp may become two axes, so that several ranks can have the same group. The outer axis
- * splits the groups. The inner axis splits the heads of each group. */
+/* True if cp may become two mesh axes: an outer one that divides groups, and an inner one whose
+ * ranks share a group and divide its heads. */
 static bool may_refine(const Job *job)
 {
     return pass_config(job, PASS_cp)->cp.mode != CP_ring && pass_ranks(job->config, PASS_tp) == 1;
 }
 
-/* Returns the largest divisor of `ranks` that also divides the groups of every state-space node. */
+/* Returns the largest divisor of `ranks` that divides the group count of every state-space node. */
 static int64_t common_groups(const Job *job, int64_t ranks)
 {
     const Graph *g = &job->plan->graph;
@@ -98,7 +100,8 @@ static int64_t common_groups(const Job *job, int64_t ranks)
     return ranks;
 }
 
-/* True if the node can be split over outer x inner ranks of cp. */
+/* True if the node's heads can be divided over cp, refined into `outer` ranks for groups and
+ * `inner` ranks for heads. */
 static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inner)
 {
     const Graph *g = &job->plan->graph;
@@ -112,7 +115,8 @@ static bool node_fits(const Job *job, const Node *n, int64_t outer, int64_t inne
     return s.groups / outer % inner == 0 || s.heads % inner == 0;
 }
 
-/* True if all layers and the sequence can be split over this many ranks of cp. */
+/* True if cp = ranks would divide the sequence and the heads of all layers evenly. refined: cp is
+ * two mesh axes, as in may_refine. */
 static bool ranks_fit(const Job *job, uint32_t ranks, bool refined)
 {
     const Graph *g = &job->plan->graph;

@@ -1,5 +1,6 @@
-/* DDP: parameters are whole on every rank. Gradients are summed in buckets, in the reverse order of
- * the model, so that a bucket's all_reduce runs during the backward pass of earlier layers. */
+/* DDP: every rank stores all parameters. Gradients are summed by an all_reduce for each bucket, a
+ * unit of some megabytes. Buckets are filled from the last layer backwards, so that a bucket's
+ * all_reduce overlaps with the backward pass of earlier layers. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

@@ -1,14 +1,15 @@
-/* FSDP2 and HSDP. Each block is one flat unit, and so is each module that sets fsdp2_shard. If the
- * user lists modules, only these are units. All other parameters form the root unit. Between steps,
- * the flat buffer of a unit is split over dp_shard and whole over dp_replicate. It is gathered for
- * use. */
+/* FSDP2 and HSDP. Parameters are grouped into units, each with one flat buffer (Unit in graph.h): a
+ * unit for each block, and for each module that sets fsdp2_shard. If the user lists modules, these
+ * are the units instead. All other parameters form the root unit. Between steps, a unit's buffer is
+ * divided over dp_shard, and every replica along dp_replicate has the same parts. It is gathered
+ * before use. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
-/* Chooses the modules that are units: those that the user lists. Without a list: the blocks, and
+/* Marks the modules that become units: those that the user lists; without a list, the blocks and
  * the modules that set fsdp2_shard. */
 static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
@@ -22,8 +23,8 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
     job->sharding.is_unit = is_unit;
 }
 
-/* Returns an array with one entry for each tensor: true if all readers need one scale for the whole
- * tensor, and at least one of them quantises it. */
+/* Returns an array with an entry for each tensor: true for a weight that may be gathered in 8 bits.
+ * At least one op quantises it, and all its readers need one scale for the whole weight. */
 static bool *find_quantised(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -41,12 +42,13 @@ static bool *find_quantised(Job *job)
     return is;
 }
 
-/* The root units: one for each pipeline rank, or several if their size is limited. */
+/* The root units that have been made: one for each pipeline rank, or several if their size is
+ * limited. */
 typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
-    uint64_t *elements; /* elements of the newest root unit of each rank */
-    uint32_t *n_of;     /* [pipeline rank]: the number of its root units */
-    uint32_t n;         /* number of all root units, including units of tied parameters */
+    uint64_t *elements; /* [pipeline rank]: elements of its newest root unit */
+    uint32_t *n_of;     /* [pipeline rank]: how many root units it has */
+    uint32_t n;         /* how many root units there are in all, with units of tied parameters */
 } Roots;
 
 static uint64_t elements_of(const Job *job, const Tensor *t)
@@ -75,10 +77,10 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
-/* Makes the unit of the experts of a block. ep already divides experts, so this unit is sharded
- * over the other axes only. If experts shared a unit with the block's other parameters, the block
- * would have to wait for a reduction between its two exchanges of tokens. Only some ranks take part
- * in this reduction. */
+/* Adds the unit for the experts in module m. ep (`own`) already divides experts, so this unit is
+ * sharded over the other axes only. In a unit with the block's other parameters, the reduction of
+ * the unit's gradients would lie between the two exchanges of tokens in the block's backward pass.
+ * Only some of the ranks take part in such a reduction. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";
@@ -112,7 +114,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
         UnitId *bytes = &in_bytes[m * n_ranks + rank];
-        /* parameters that are gathered in 8 bits form a unit of their own */
+        /* weights that are gathered in 8 bits form a unit of their own */
         if (m && rule->shard && quantised[t]) {
             const char *path = g->modules.at[m].path;
             if (!*bytes)
@@ -128,12 +130,12 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
             unit_take(job, *of, t);
             continue;
         }
-        /* a module may have layers in several stages */
+        /* one unit for each pipeline stage in which the module has layers */
         UnitId *of = &of_module[m * n_ranks + rank];
         if (m && !*of) *of = unit_new(job, g->modules.at[m].path, rule->shard, rule->replicate);
         unit_take(job, m ? *of : root_for(job, t, rule, &roots), t);
     }
-    /* a model that was made small may lack the listed layers */
+    /* a model that --verify has shrunk may lack the listed layers */
     bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss;
     if (g->units.n == roots.n + 1 && rule->shard && !shrunk && !rule->may_be_one) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
@@ -146,8 +148,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     return true;
 }
 
-/* Reports an error if keep_gathered is used with an option that reshards: weights that stay
- * gathered for the whole step cannot be freed within it. */
+/* Refuses keep_gathered together with options that reshard: weights that stay gathered for the
+ * whole step are never freed within it. */
 static void check_kept(Job *job, const PassConfig *pass)
 {
     const Fsdp2Options *o = &pass->fsdp2;
@@ -164,8 +166,8 @@ static void check_kept(Job *job, const PassConfig *pass)
               in_parts ? "reshard_after_forward" : "reshard_root");
 }
 
-/* Reports an error if offload is used with parameters that two stages share. These stages exchange
- * reduced gradients on the device, but offload moves them to the host. */
+/* Refuses offload if two pipeline stages share a parameter: they sum its reduced gradients on the
+ * device, but offload moves these to the host. */
 static void check_offload(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -182,8 +184,8 @@ static void check_offload(Job *job, const PassConfig *pass)
     }
 }
 
-/* Reports an error for options that contradict float8{}. float8 sets the dtypes of the products
- * that it covers, and has its own option for 8-bit gathers. */
+/* Refuses options that contradict float8{}, which sets the dtypes of the products that it converts,
+ * and has its own option for gathers in 8 bits. */
 static void check_float8(Job *job, const PassConfig *pass)
 {
     const PassConfig *float8 = pass_config(job, PASS_float8);
@@ -308,8 +310,8 @@ static bool shards(const PassConfig *pass)
     return true;
 }
 
-/* If weights are resharded over some of the ranks of dp_shard, shrinks dp_shard to 4 ranks and
- * their number to 2. */
+/* For --verify: if weights are resharded over only some ranks of dp_shard, shrinks dp_shard to 4
+ * and their count to 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;
@@ -323,8 +325,8 @@ static void shrink(PassConfig *pass, Shrink *s)
     o->reshard_to = 2;
 }
 
-/* Warns if every rank holds all parameters. With a single data rank, FSDP2's precision policy has
- * no effect, either. */
+/* Warns if nothing is sharded, so that every rank stores all parameters. With a single data rank,
+ * the mixed-precision policy has no effect, either. */
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;

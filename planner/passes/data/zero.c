@@ -1,15 +1,20 @@
-/* ZeRO with the options of megatron-fsdp. no_shard is DDP. optim (ZeRO-1) shards the state of the
- * optimizer: whole gradients are summed, and scattered once a step. optim_grads (ZeRO-2) scatters
- * gradients after every micro-batch. optim_grads_params (ZeRO-3) also gathers weights unit by unit.
- * ZeRO-1 and ZeRO-2 gather the weights once a step, either before their first use or right after
- * the update, and keep them gathered. */
+/* ZeRO, with the option names of megatron-fsdp:
+ *
+ *   no_shard            DDP
+ *   optim               ZeRO-1: the optimizer state is sharded. Gradients are summed whole, and
+ *                       scattered once a step
+ *   optim_grads         ZeRO-2: gradients are scattered after every micro-batch
+ *   optim_grads_params  ZeRO-3: weights are sharded, too, and gathered unit by unit
+ *
+ * With ZeRO-1 and ZeRO-2, weights are gathered once a step and stay gathered: before their first
+ * use, or right after the update. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* The default number of elements in a bucket, as in megatron-fsdp. It is 1 million for each data
- * rank, but at least 40 million. */
+/* The default size of a bucket in elements, as in megatron-fsdp: 1 million for each data rank, but
+ * at least 40 million. */
 static const uint64_t least_bucket = 40000000, bucket_a_rank = 1000000;
 
 static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
@@ -20,8 +25,8 @@ static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
     return by_ranks > least_bucket ? by_ranks : least_bucket;
 }
 
-/* Sets the dtypes of units. megatron-fsdp's "parameter dtype" is Tandem's dtype of weights in
- * use. */
+/* Sets the dtypes of units. What megatron-fsdp calls the parameter dtype is the dtype in which
+ * Tandem's weights are used, Unit.dtype. */
 static void choose_dtypes(Job *job, const ZeroOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -154,7 +159,7 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
                      "zero \"no_shard\" has no effect, because mesh.dp_replicate is 1");
 }
 
-/* Warns of options without effect. zero_options.c warns of the overlap options of
+/* Warns of options without effect. zero_options.c has the warnings about overlap in
  * optim_grads_params. */
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 {

@@ -1,6 +1,5 @@
-/* Checks the options of zero{}, which have the names of megatron-fsdp. Each option either changes
- * the program or is refused here, with the reason and an alternative, so that no option is silently
- * ignored. */
+/* Checks the options of zero{}, which have the names of megatron-fsdp. Every option either changes
+ * the program, or is refused here with a reason and an alternative. None is silently ignored. */
 #include "planner/passes/pass.h"
 
 static void refuse(Diag *d, const PassConfig *pass, const char *what, const char *hint)
@@ -19,8 +18,8 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* Reports an error for options that ask for another divisor of the loss. Tandem always divides the
- * loss by the tokens of the whole step. */
+/* Refuses options that change the divisor of the loss. Tandem always divides by the tokens of the
+ * whole step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

@@ -1,8 +1,8 @@
-/* Derives the gradient graph. The gradients of a contraction follow from its signature; the
- * gradients of every other op are in its row of ops.def. A gradient has the layout of its
- * activation, and a backward node splits the same indices as its forward node. If several nodes
- * write one gradient tensor, its value is their sum. A gradient of an 8-bit contraction takes
- * several nodes: see float8_backward.c. */
+/* Derives the gradient nodes. The gradients of a contraction follow from its signature; every other
+ * op's row in ops.def names its backward ops. A gradient has the layout of its activation, and a
+ * backward node splits the same indices as its forward node. Several nodes may write one gradient
+ * tensor, whose value is their sum. The gradients of an 8-bit contraction take several nodes
+ * (float8_backward.c). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -19,8 +19,8 @@ static uint32_t wire_arg(const Node *f, Wire w)
     return w.kind == WIRE_i ? w.index : (uint32_t)f->n_in + w.index;
 }
 
-/* Returns the letter that the backward op's row uses for the index which is `letter` in the forward
- * node's row. */
+/* Signatures of different ops use different letters for the same index. Returns the letter that
+ * backward op `w->op` has for the index with letter `letter` in the forward op. */
 static char follow_letter(const Node *f, const Binding *forward, const Backward *w,
                           const Binding *backward, char letter)
 {
@@ -43,10 +43,10 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     TensorId in[MAX_IN], out[MAX_OUT];
     for (uint32_t i = 0; i < w->n_in; i++) {
         in[i] = wire_tensor(g, &f, w->in[i]);
-        if (!in[i]) return true; /* no gradient reaches this output */
+        if (!in[i]) return true; /* the loss does not depend on this output */
     }
     for (uint32_t j = 0; j < w->n_of; j++) out[j] = gradient_of(job, f.in[w->of[j]]);
-    static const Attrs none; /* an op that passes the gradient on needs no attribute */
+    static const Attrs none; /* an op that only passes the gradient on has no attributes */
     const Attrs *attrs = w->op == OP_pass ? &none : graph_attrs_at(g, f.attrs);
     NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of, attrs, f.module, f.loc);
     Node *n = &g->nodes.at[id];
@@ -61,8 +61,8 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     return true;
 }
 
-/* Returns an array with one entry for each tensor: true if a trained parameter affects the loss
- * through this tensor. */
+/* Returns an array with an entry for each tensor: true if the tensor needs a gradient, because a
+ * trained parameter affects the loss through it. */
 static bool *find_needs(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -82,8 +82,8 @@ static bool *find_needs(Job *job)
 }
 
 /* Returns the forward nodes in the order in which their gradients are computed: the last node
- * first. The pieces of a tiled region keep their order, because the backward nodes of each piece
- * follow its forward nodes. */
+ * first. Pieces of a region that tile{} has cut keep their order, because the backward nodes of
+ * each piece directly follow its forward nodes. */
 static NodeId *backward_order(const Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -103,7 +103,7 @@ static NodeId *backward_order(const Job *job)
     return order;
 }
 
-/* Adds all gradient nodes of forward node `id`. */
+/* Appends all gradient nodes of forward node `id`. */
 static bool differentiate(Job *job, NodeId id, const bool *needs, Quantised *again)
 {
     Graph *g = &job->plan->graph;

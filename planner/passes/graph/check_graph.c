@@ -1,8 +1,7 @@
-/* Checks conditions that the graph must meet after every pass. Indices are in range. Layouts name
- * existing dimensions. A node splits only indices that its op allows to be split, and the layouts
- * of the node's arguments agree with these splits. The check takes linear time. Tensors that have
- * not changed since the last check are skipped. Nodes that have not changed are skipped, too,
- * unless a tensor has changed its size. */
+/* Checks the graph after every pass: indices are in range, layouts name existing dimensions, a node
+ * splits only indices that its op allows, and the layouts of its arguments agree with these splits.
+ * To be fast, it compares with a copy from the last check (CheckedGraph) and skips tensors and
+ * nodes that have not changed. If a tensor has changed its size, all nodes are checked. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -22,7 +21,7 @@ static bool layout_fits(const Layout *l, uint32_t n_axes, int n_dims)
 {
     uint64_t any[MAX_AXES / 8];
     memcpy(any, l->on, sizeof any);
-    if ((any[0] | any[1]) == 0) return true; /* whole on all axes */
+    if ((any[0] | any[1]) == 0) return true; /* WHOLE on all axes */
     for (uint32_t a = 0; a < MAX_AXES; a++) {
         if (a >= n_axes && l->on[a] != WHOLE) return false;
         if (layout_is_split(l->on[a]) && layout_dim(l->on[a]) >= n_dims) return false;
@@ -60,21 +59,21 @@ static bool tensor_fits(const Job *job, const Tensor *t, const char *pass)
     return true;
 }
 
-/* ---- what has not changed ---- */
+/* ---- comparing with the last check ---- */
 
 static bool same_loc(const Loc *x, const Loc *y)
 {
     return x->file == y->file && x->line == y->line;
 }
 
-/* Compares all bytes from field `from` to the end of field `to`. */
+/* True if two records of this type have the same bytes from field `from` to the end of field
+ * `to`. */
 #define SAME_FIELDS(x, y, record, from, to)                                                        \
     (memcmp((const char *)(x) + offsetof(record, from),                                            \
             (const char *)(y) + offsetof(record, from),                                            \
             offsetof(record, to) + sizeof((x)->to) - offsetof(record, from)) == 0)
 
-/* A copied Loc or Init may bring any values for the bytes between its fields, so these bytes are
- * not compared. */
+/* Compares Loc and Init field by field, because padding between their fields may have any value. */
 static bool same_tensor(const Tensor *x, const Tensor *y)
 {
     return SAME_FIELDS(x, y, Tensor, name, module) && same_loc(&x->loc, &y->loc) &&
@@ -87,8 +86,8 @@ static bool same_node(const Node *x, const Node *y)
     return SAME_FIELDS(x, y, Node, op, split) && same_loc(&x->loc, &y->loc);
 }
 
-/* Checks and stores the tensors that have changed since the last check. Sets *resized to true if a
- * tensor of the last check has another size now. */
+/* Checks the tensors that have changed since the last check, and copies them. Sets *resized to true
+ * if the size of a tensor has changed. */
 static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bool *resized)
 {
     const Graph *g = &job->plan->graph;
@@ -110,8 +109,8 @@ static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bo
     return true;
 }
 
-/* True if the node has the op, arguments and splits of the last check. If no tensor has another
- * size either, its signature still fits. */
+/* True if the node has the same op, arguments and splits as at the last check. If no tensor has
+ * changed its size, its signature then still fits. */
 static bool binds_alike(const Node *x, const Node *y)
 {
     return x->op == y->op && x->n_in == y->n_in && x->n_out == y->n_out &&
@@ -119,7 +118,7 @@ static bool binds_alike(const Node *x, const Node *y)
            memcmp(x->split, y->split, sizeof x->split) == 0;
 }
 
-/* Checks and stores the nodes that have changed since the last check, or all of them. */
+/* Checks the nodes that have changed since the last check (`all`: every node), and copies them. */
 static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool all)
 {
     const Graph *g = &job->plan->graph;

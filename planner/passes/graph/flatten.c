@@ -1,8 +1,8 @@
-/* Chooses the order and offsets of parameters in their flat units. Parameters that tp splits come
- * first. Then come parameters whose gradients are partial sums on tp, so that one collective can
- * sum all of them. The rest follows. If tp consists of several axes, each class is sorted by axes.
- * Otherwise a parameter that is summed over one of the axes could lie between parameters that are
- * summed over both. */
+/* Chooses the order and offsets of parameters in the flat buffers of their units: first those that
+ * tp splits, then those whose gradients are partial sums on tp, so that one collective sums them
+ * all, then the rest. If tp is several mesh axes, each class is sorted by the axes. Otherwise a
+ * parameter that is summed over one of the axes could lie between parameters that are summed over
+ * both. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 enum {
     FLAT_ALIGN_ELEMENTS = 64
-}; /* 256 bytes of fp32, 128 of bf16, so that vector loads and TMA stay aligned */
+}; /* 256 bytes of fp32 or 128 of bf16, so that vector loads and TMA stay aligned */
 
 enum { CLASS_split, CLASS_partial, CLASS_whole, CLASS_COUNT };
 
@@ -19,11 +19,11 @@ static uint64_t align_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Sets Tensor.partial of every parameter: the axes on which every contribution to its gradient is
- * partial. If one contribution is whole on an axis, the partial contributions are summed over this
- * axis before the whole one is added. A later sum would count the whole contribution once for each
- * rank. (Example: an embedding that is also the head. The embedding reads all tokens, the head only
- * some of them.) */
+/* Sets Tensor.partial of every parameter: the axes on which all contributions to its gradient are
+ * partial sums. If one contribution is whole on an axis, lowering sums the partial ones over the
+ * axis before it adds the whole one, which would otherwise count once for each rank. For example,
+ * an embedding that is also the head: the embedding reads all tokens on
+ * each rank, the head only some. */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -51,8 +51,8 @@ static bool find_partial(Job *job)
     return true;
 }
 
-/* Returns the key by which parameters of one class are sorted: the axes, except data axes, that
- * split the parameter. */
+/* Returns the axes, except data axes, that split the parameter. Parameters of a class are sorted by
+ * them. */
 static AxisSet split_axes(const Tensor *t, AxisSet data)
 {
     return (AxisSet)(layout_axes_split(&t->use, -1) & ~data);
@@ -76,8 +76,8 @@ static uint64_t local_elements(const Job *job, const Tensor *t)
     return (uint64_t)shape_local_elements(&s, &job->plan->mesh, &job->plan->graph.deals);
 }
 
-/* Appends to `sorted` the parameters from number i on that have the class and key of parameter i
- * and are not in the list yet. */
+/* Appends to `sorted` parameter i and all later ones with the same Tensor.partial and split axes,
+ * unless they are already in the list. */
 static void sort_like(Job *job, const Unit *u, uint32_t i, bool *placed, TensorId *sorted,
                       uint32_t *n)
 {
@@ -131,8 +131,8 @@ static bool same_update(const Job *job, TensorId a, TensorId b)
            mean_count(job, x) == mean_count(job, y);
 }
 
-/* Moves a bias that balances experts out of its unit, into a unit of biases with the same
- * update. */
+/* Moves a bias that balances experts (graph_balances) from its unit to unit *own, which holds only
+ * such biases. */
 static void move_out(Job *job, TensorId t, UnitId *own)
 {
     Graph *g = &job->plan->graph;
@@ -144,8 +144,8 @@ static void move_out(Job *job, TensorId t, UnitId *own)
     unit_take(job, *own, t);
 }
 
-/* Gives biases that balance experts their own units, because no optimizer updates them and their
- * gradients are not in the norm. */
+/* Gives biases that balance experts their own units: no optimizer updates them, and their gradients
+ * do not count in the gradient norm. */
 static void units_of_balance(Job *job)
 {
     Graph *g = &job->plan->graph;

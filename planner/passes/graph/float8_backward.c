@@ -1,30 +1,32 @@
-/* Gradients of a contraction of 8-bit numbers. The gradient of its output is quantised too. The
- * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
- * through). With a scale for the whole tensor, one quantised gradient (e5m2, for its range) serves
- * both products, and both forward operands are used again. With scales for rows or blocks, each
- * product needs operands scaled along the index that the product sums. So all four operands are
- * quantised again (e4m3, because a row covers less range). */
+/* The gradients of an 8-bit product, y = x w. They are 8-bit products, too, so the gradient of y is
+ * quantised. The gradients of the quantised x and w are used as those of x and w (straight
+ * through).
+ *
+ * With one scale for a whole tensor, one quantised gradient of y (e5m2, for its range) serves both
+ * products, and the forward operands are used again. With scales for rows or blocks, each product
+ * needs operands whose scales lie along the index that it sums. So all four operands are quantised
+ * again (e4m3, because a row has a smaller range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
 
 typedef struct Derive {
     Job *job;
-    Node f; /* the forward node */
+    Node f; /* a copy of the forward node */
     NodeId forward;
 } Derive;
 
-/* True if the node computes or reads one scale for each token. */
+/* True if the node computes, or reads, one scale for each token. */
 static bool scales_tokens(const Node *n)
 {
     const uint32_t scale = op_info(n->op)->flags & OP_MAGNITUDE ? n->n_in : 1;
     return (scale == n->n_in || n->n_in == 2) && op_dim(n->op, scale, INDEX_tokens) >= 0;
 }
 
-/* Returns the index of the first input, x, that the axis splits. If ranks of a ring exchange tokens
- * for heads, x has some of the heads, but the product reads scales of the rank's own tokens. These
- * tokens lie in zigzag order, from which a slice cannot be taken, so the layout of x is first
- * changed back. */
+/* Returns the split of x, the first input of new node n, on `axis`. There is one exception. If
+ * groups of a ring exchange tokens for heads (cp.c), x is split by heads, but the product reads
+ * scales of the rank's own tokens. A rank's zigzag tokens cannot be sliced from x, so the node
+ * reads x split by tokens, for which lowering changes the layout back. */
 static int8_t split_of_first(const Job *job, const Node *n, const Tensor *x, uint32_t axis)
 {
     const int8_t on = x->use.on[axis];
@@ -34,8 +36,8 @@ static int8_t split_of_first(const Job *job, const Node *n, const Tensor *x, uin
                : on;
 }
 
-/* Gives a new node its layouts. Propagation would have assigned them, but it has already run. Each
- * axis splits the same index as in the first input. */
+/* Sets the splits and layouts of the node that computes `made`, because propagation has already
+ * run. Each axis splits the same index as in the node's first input. */
 static bool place(const Derive *v, TensorId made)
 {
     Job *job = v->job;
@@ -61,8 +63,8 @@ static bool place(const Derive *v, TensorId made)
     return true;
 }
 
-/* Adds the nodes that quantise x. out->whole: the largest magnitude of x, if a node has already
- * computed it (nvfp4). */
+/* Appends the nodes that quantise x as operand i of `reader`, with layouts. For nvfp4, out->whole
+ * may be the largest magnitude of x that a node already computes. */
 static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DType to,
                      Quantised *out)
 {
@@ -70,8 +72,8 @@ static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DTy
     like.op = reader;
     const TensorId known = out->whole;
     *out = float8_quantise(v->job, &like, i, x, float8_type(reader, to), known);
-    const bool at_once = op_info(reader)->flags & OP_BLOCKS; /* one node computes both the scales
-                                                                and the values */
+    /* one node computes both scales and values */
+    const bool at_once = op_info(reader)->flags & OP_BLOCKS;
     if (out->whole && !known && !place(v, out->whole)) return false;
     return (at_once || place(v, out->amax)) && place(v, out->value);
 }
@@ -89,9 +91,8 @@ static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, Te
     n->layer = v->f.layer;
     n->stage = v->f.stage;
     n->region = v->f.region;
-    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) /* the product and its two operands use
-                                                             the same letters */
-        n->split[k] = v->f.split[k];
+    /* gradients of a contraction use the letters of the forward op */
+    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) n->split[k] = v->f.split[k];
 }
 
 TensorId float8_source(const Graph *g, TensorId quantised)
@@ -100,8 +101,8 @@ TensorId float8_source(const Graph *g, TensorId quantised)
     return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
 }
 
-/* Sets *out to a quantised form of x. q, k and v read the same tensor, so its form is made only
- * once for each stage. Returns false after an error. */
+/* Sets *out to the quantised form of x for the gradient of a weight. For example, q, k and v read
+ * the same x, so it is quantised once in each pipeline stage. Returns false after an error. */
 static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
                            Quantised *out)
 {
@@ -124,11 +125,11 @@ bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Qu
     OpKind plain = info->scaled[SCALING_none];
     OpKind d0 = op_info((OpKind)((int)plain + 1))->scaled[info->scaling];
     OpKind d1 = op_info((OpKind)((int)plain + 2))->scaled[info->scaling];
-    bool rows = info->scaling != SCALING_tensorwise; /* true also for blocks */
+    bool rows = info->scaling != SCALING_tensorwise; /* rows or blocks */
     DType to = rows ? DT_e4m3 : DT_e5m2;
     TensorId y = g->tensors.at[v.f.out[0]].grad;
     TensorId x = float8_source(g, v.f.in[0]), w = float8_source(g, v.f.in[1]);
-    if (!y) return true; /* no gradient reaches this output */
+    if (!y) return true; /* the loss does not depend on this output */
     const bool in_pairs = v.f.n_in == 6;
     Quantised dy = {0}, qx = {v.f.in[0], v.f.in[2], in_pairs ? v.f.in[4] : 0},
               qw = {v.f.in[1], v.f.in[3], in_pairs ? v.f.in[5] : 0};

@@ -1,7 +1,7 @@
-/* Makes the nodes before a scaled contraction. One node finds the largest magnitude of an operand:
- * of all of it, or along the index that the contraction sums. Another node makes the 8-bit operand.
- * For blocks, a single node makes both the operand and its scales. For blocks of 4-bit numbers,
- * this node also reads the largest magnitude. */
+/* Appends the nodes before an 8-bit product: one finds the largest magnitude of an operand, as a
+ * whole or along the summed index; another computes the 8-bit operand from it. With blocks, one
+ * node computes both the operand and the scales of its blocks. With 4-bit blocks, this node also
+ * reads the largest magnitude of the tensor. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -68,8 +68,8 @@ static bool has_letter(const SigTerm *term, char letter)
     return false;
 }
 
-/* True if the result of op `amax` has exactly those dimensions of x that the contraction's scale
- * has. */
+/* True if op `amax`, applied to x, keeps exactly those dimensions that the scales of the product's
+ * operand have. */
 static bool keeps(const Graph *g, OpKind amax, TensorId x, const SigTerm *operand,
                   const SigTerm *scale)
 {
@@ -98,8 +98,8 @@ static uint32_t find_pair(const Graph *g, const Node *reader, uint32_t i, Tensor
     return 0;
 }
 
-/* Returns the dimension of operand i along which blocks lie. In the signature, the letter of the
- * block comes directly after it. */
+/* Returns the dimension of operand i along which blocks extend. In the signature, the block's
+ * letter comes directly behind it, as B behind k in "bskB". */
 static uint32_t blocked_dim(OpKind op, uint32_t i)
 {
     const int d = op_dim(op, i, INDEX_block);
@@ -107,7 +107,7 @@ static uint32_t blocked_dim(OpKind op, uint32_t i)
     return (uint32_t)d - 1;
 }
 
-/* Returns the last dimension of operand i that the reader does not sum. */
+/* Returns the last dimension of operand i that the product does not sum. */
 static uint32_t kept_dim(const Node *reader, uint32_t i)
 {
     const Signature *sig = &op_info(reader->op)->sig;
@@ -118,8 +118,8 @@ static uint32_t kept_dim(const Node *reader, uint32_t i)
     return 0;
 }
 
-/* Returns the op for blocks that are squares: the numbers of a weight in one block along both of
- * its dimensions share a scale. */
+/* Returns the op that quantises a weight in squares: 16 x 16 values share a scale, so that both
+ * products that read the weight, which sum along different dimensions, read the same values. */
 static OpKind squares_op(const Node *reader, uint32_t i)
 {
     const uint32_t n_dims = op_info(reader->op)->sig.in[2 + i].n_dims;
@@ -197,7 +197,7 @@ Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, 
                           TensorId whole)
 {
     Graph *g = &job->plan->graph;
-    Node copy = *reader; /* a copy, because adding a node can move the list of nodes */
+    Node copy = *reader; /* a copy, because appending a node can move g->nodes */
     if (op_info(copy.op)->flags & OP_BLOCKS) return quantise_blocks(job, &copy, i, x, to, whole);
     uint32_t k = find_pair(g, &copy, i, x);
     Attrs attrs = {.scale = float8_largest(to)};

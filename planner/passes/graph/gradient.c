@@ -1,4 +1,4 @@
-/* The gradient tensor of a tensor. Passes that write the backward pass share it. */
+/* The gradient tensor that belongs to a tensor, for all passes that append gradient nodes. */
 #include <string.h>
 
 #include "planner/passes/pass.h"

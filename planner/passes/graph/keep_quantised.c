@@ -1,10 +1,11 @@
-/* Quantised inputs that are kept for the gradients of weights. With scales for rows or blocks, the
- * gradient of a weight reads its input in another quantised form than the forward product.
- * backward.c makes this form in the backward pass, so the unquantised input is kept until then.
- * With float8 { keep_quantised = true }, the forward pass makes this second form, after the first
- * one, and only the second form is kept. Two kinds of inputs do not change, because this would save
- * no memory. They are inputs that another backward node reads, and inputs of a layer that ac
- * recomputes. */
+/* The option float8 { keep_quantised = true }. With scales for rows or blocks, the gradient of a
+ * weight needs its input quantised along another index than the forward product. backward.c lets
+ * the backward pass compute this second form, so the unquantised input is kept until then. This
+ * pass moves the second quantisation into the forward pass, behind the first, so that only the
+ * second form (a byte or less for each value) is kept.
+ *
+ * Nothing is moved where it would save no memory: if another backward node also reads the
+ * unquantised input, or if the layer is recomputed. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,12 +13,13 @@
 
 typedef struct Mover {
     Graph *g;
-    bool *stays;          /* [tensor]: true if another reader needs it, so that it is kept or
-                             recomputed in any case */
-    NodeId *behind;       /* [node]: the forward node after which it is placed; 0: it does not
-                             move */
-    NodeId *first, *next; /* first[node]: the first node that is placed after `node`; next[node]:
-                             the next one placed after the same node */
+    /* stays[tensor]: another reader needs it unquantised in the backward pass, so it is kept or
+     * recomputed anyway */
+    bool *stays;
+    NodeId *behind; /* behind[node]: the forward node behind which the node is moved; 0: it stays */
+    /* Lists of the nodes that move behind one node: first[node] starts the list, next[moved node]
+     * continues it. */
+    NodeId *first, *next;
 } Mover;
 
 static bool makes_form(const Node *n)
@@ -25,7 +27,8 @@ static bool makes_form(const Node *n)
     return op_info(n->op)->flags & (OP_QUANTISES | OP_MAGNITUDE);
 }
 
-/* True if backward node n makes a quantised form of a forward activation, or finds its scales. */
+/* True if backward node n quantises a forward activation, or finds its scales, outside of regions
+ * that are recomputed or cut by tile{}. */
 static bool is_movable(const Graph *g, const Node *n)
 {
     const TensorId x = n->in[0];
@@ -45,14 +48,13 @@ static void find_stays(Mover *m)
     }
 }
 
-/* Finds the new position of each node that moves: after the node that makes the form which the
- * forward product reads. */
+/* Chooses the place of each node that moves: behind the node that quantises the same input for the
+ * forward product. */
 static void find_places(Mover *m)
 {
     const Graph *g = m->g;
-    for (NodeId id = (NodeId)g->nodes.n; id-- > g->n_forward + 1;) { /* backwards, so that each list
-                                                                        has the order of the
-                                                                        nodes */
+    /* backwards, because each node is put at the front of its list */
+    for (NodeId id = (NodeId)g->nodes.n; id-- > g->n_forward + 1;) {
         const Node *n = &g->nodes.at[id];
         if (!is_movable(g, n) || m->stays[n->in[0]]) continue;
         const Node *product = &g->nodes.at[n->forward];
@@ -64,7 +66,7 @@ static void find_places(Mover *m)
     }
 }
 
-/* Rebuilds the list of nodes in the new order, and renumbers them. */
+/* Rebuilds g->nodes in the new order, and changes all node ids. */
 static void rewrite(Mover *m, Job *job)
 {
     Graph *g = m->g;

@@ -1,24 +1,24 @@
-/* Pads the vocabulary of the logits, so that rows of the head's matrices are aligned. A vocabulary
- * of 50257 numbers in 16 bits has odd rows. Most rows then begin at addresses that are no multiples
- * of 16 bytes. Tensor memory access and 16-byte loads need such multiples.
+/* Pads the vocabulary of the logits, so that rows of the head's matrices are aligned. A row of
+ * 50257 16-bit values is not a multiple of 16 bytes, so most rows start at addresses that tensor
+ * memory access and 16-byte loads do not support.
  *
- * Padding is a deal: a part's buffer has more elements than indices. The sizes in the graph stay
- * the same. Here the weights that make the logits get the deal. Propagation passes it on to
- * activations, and the backward pass to gradients. Elements without an index are zero: weights
- * start as zeros there, and the gradient of the loss writes zeros there. */
+ * Padding is a deal with more room than indices (layout/padding.h); sizes in the graph stay the
+ * same. This pass gives the deal to the weights that compute logits. Propagation passes it on to
+ * activations, and the backward pass to gradients. Padding is zero: weights start as zeros there,
+ * and the gradient of the loss writes zeros there. */
 #include <assert.h>
 
 #include "planner/ir/layout/padding.h"
 #include "planner/passes/pass.h"
 
-/* Rows need 16 bytes: 8 elements of 16 bits (cuBLAS' documentation, "Tensor Core Usage"). A padded
- * row becomes a multiple of 64 elements, because NVIDIA recommends multiples of 128 bytes
- * (docs.nvidia.com, "Matrix Multiplication Background User's Guide"). Small vocabularies, as in
- * tests, become multiples of 8. Padding is never more than half of a part.
+/* Rows must be multiples of 16 bytes, 8 values of 16 bits (cuBLAS' documentation, "Tensor Core
+ * Usage"). A padded row becomes a multiple of 64 values, because NVIDIA recommends multiples of 128
+ * bytes (docs.nvidia.com, "Matrix Multiplication Background User's Guide"). Small vocabularies, as
+ * in tests, become multiples of 8. Padding is never more than half of a part.
  *
- * Products compute the padding, too. An H200 was also timed on products that use only the first
- * 50257 of the 50304 numbers in each row. Two of the head's three products were then as slow as
- * without padding. */
+ * Products compute the padding, too. On an H200, products that read only the first 50257 of 50304
+ * values in each row were also timed: two of the head's three products were as slow as without
+ * padding. */
 enum { ALIGNED = 8, WIDE = 64 };
 
 static int64_t padded(int64_t part)
@@ -33,13 +33,13 @@ static int64_t padded(int64_t part)
 typedef struct Pad {
     Job *job;
     Graph *g;
-    /* [tensor]: 1 + the dimension that is a vocabulary of logits; 0: it has none */
+    /* dim[tensor]: 1 + the dimension that is the vocabulary of logits; 0: none */
     uint8_t *dim;
 } Pad;
 
-/* True for ops that keep zeros in the padding zero, or do not read the padding. 8-bit products are
- * not among them, because their scales would need padding, too. (GPUs refuse 8-bit heads with odd
- * vocabularies anyway.) */
+/* True for ops that turn zeros in the padding into zeros, or do not read the padding. 8-bit
+ * products do not count, because their scales would need padding, too. (GPUs refuse 8-bit heads
+ * with odd vocabularies anyway.) */
 static bool keeps_padding(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -47,9 +47,9 @@ static bool keeps_padding(OpKind op)
            info->flags & (OP_OF_LOSS | OP_AFFINE | OP_LOOKS_UP);
 }
 
-/* Marks a tensor of logits and, backwards, all tensors from which it is computed along `dim`.
- * Returns false if one of these is an input that is not a parameter, or if one tensor is marked in
- * two dimensions. */
+/* Sets p->dim of tensor t, whose dimension `dim` is the vocabulary, and of all tensors from which
+ * it is computed along this dimension. Returns false if one of these is an input of the model, or
+ * would be marked in two dimensions. */
 static bool mark(Pad *p, TensorId t, int dim)
 {
     const Tensor *at = &p->g->tensors.at[t];
@@ -80,7 +80,8 @@ static bool mark_logits(Pad *p)
     return any;
 }
 
-/* Follows the marks forward to all readers. Returns false if one reader must not read padding. */
+/* Marks all tensors that are computed from marked ones along the vocabulary. Returns false if one
+ * of their readers does not tolerate padding. */
 static bool may_pad(Pad *p)
 {
     for (NodeId id = 1; id < p->g->nodes.n; id++) {
@@ -104,7 +105,7 @@ static bool may_pad(Pad *p)
     return true;
 }
 
-/* True if no dimension has this deal except vocabularies of logits. */
+/* True if only vocabularies of logits have this deal. */
 static bool is_own(const Pad *p, DealId deal)
 {
     for (TensorId t = 1; t < p->g->tensors.n; t++)
@@ -113,8 +114,8 @@ static bool is_own(const Pad *p, DealId deal)
     return true;
 }
 
-/* Gives a weight the padded deal. If tp gave an uneven vocabulary a deal, that deal itself is
- * changed, so that no unused deal remains. */
+/* Gives dimension `dim` of weight t the padded deal. If tp has given an uneven vocabulary a deal,
+ * changes that deal itself, so that the plan has no unused deal. */
 static void pad_weight(const Pad *p, Tensor *t, int dim)
 {
     Deals *deals = &p->g->deals;
@@ -129,7 +130,8 @@ static void pad_weight(const Pad *p, Tensor *t, int dim)
         t->deal[dim] = deal_padded(deals, p->job->arena, t->dim[dim], parts, (uint32_t)each);
 }
 
-/* Does nothing in a plan for another framework, whose tensors have no such padding. */
+/* Does nothing in a plan that predicts another framework, because its tensors have no such
+ * padding. */
 bool pass_pad(Job *job)
 {
     Graph *g = &job->plan->graph;
