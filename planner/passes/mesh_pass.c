@@ -1,7 +1,9 @@
-/* Builds the mesh from the configuration. An axis is refined into two axes if an option needs only
- * some of its ranks. dp_shard is refined if reshard_after_forward is a number. tp is refined if it
- * has more ranks than there are KV heads. cp is refined if a ring goes over groups of ranks. tp and
- * cp are also refined if experts are divided over some of their ranks. */
+/* Builds the mesh. A named axis becomes two mesh axes if an option concerns only some of its ranks:
+ *
+ *   dp_shard  reshard_after_forward is a number of ranks
+ *   tp        there are more ranks than KV heads
+ *   cp        a ring connects groups of ranks
+ *   tp, cp    folded experts are divided over some of the ranks */
 #include <assert.h>
 
 #include "planner/ir/experts.h"
@@ -39,8 +41,8 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
     return false;
 }
 
-/* True if experts can be divided over `ep` ranks so that the new splits of axes fit into the splits
- * that `mesh` already has. */
+/* True if folded experts could be divided over `ep` ranks: the splits of axes that this needs must
+ * be compatible with those that `mesh` already has. */
 static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
 {
     uint32_t lent[AXIS_NAMES];
@@ -50,8 +52,9 @@ static bool cuts_nest(const Job *job, Mesh mesh, uint32_t ep)
     return true;
 }
 
-/* Reports that experts cannot be divided over `lent` ranks of an axis. Names the sizes of ep that
- * divide the experts and for which cuts_nest is true. `mesh` has not been cut for experts. */
+/* Reports "ep-fold": folded experts cannot use `lent` of the ranks of axis `name`. The hint lists
+ * the sizes of ep that divide the experts and for which cuts_nest is true. `mesh` has no splits for
+ * experts yet. */
 static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
 {
     const uint32_t ep = config_expert_ranks(job->config), size = job->config->axis_size[name];
@@ -68,8 +71,8 @@ static void refuse_cut(Job *job, const Mesh *mesh, AxisName name, uint32_t lent)
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-/* Splits axes cp and tp, so that one of the new axes has the ranks over which experts are divided.
- * Attention heads and groups of a ring may have split these axes before. */
+/* Splits cp and tp, if necessary, so that folded experts are divided over whole mesh axes. Heads,
+ * and groups of a ring, may have split cp and tp before. Adds these axes to context.lent_axes. */
 static bool cut_for_experts(Job *job)
 {
     const Mesh uncut = job->plan->mesh;
@@ -96,5 +99,5 @@ bool pass_mesh(Job *job)
     if (pass_config(job, PASS_cp)) cp_refine(job);
     ok = cut_for_experts(job) && ok;
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
-    return ok; /* even after a failure, later passes run and report their own errors */
+    return ok; /* even after an error, so that later passes can report their own */
 }

@@ -1,14 +1,14 @@
-/* Creation of parameters. meta: the model is built without memory for parameters. materialize: each
- * rank creates the parts that it keeps, after all passes that split weights. Tandem's executor
- * always works in this way. The two passes have no effect on the plan; they exist so that their
- * order in `parallel` can be checked. Every created parameter must be initialised, because new
- * memory has arbitrary content. */
+/* meta{} and materialize{}: creation of parameters as in PyTorch. meta builds the model without
+ * memory for parameters; materialize lets each rank create only its own parts, after all passes
+ * that split weights. Tandem's executor always does this, so the two passes change nothing. They
+ * exist so that their order in `parallel` is checked. Every parameter must have an initialiser,
+ * because new memory contains arbitrary values. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* Reports an error for frozen modules: materialize{} would give them random values, and no step
- * would train them. */
+/* Refuses materialize{} with frozen modules: it would give them random values, which no step would
+ * train. */
 static bool check_frozen(Job *job, const PassConfig *pass)
 {
     const PassConfig *freeze = pass_config(job, PASS_freeze);
@@ -45,7 +45,7 @@ static bool pass_materialize(Job *job)
     return false;
 }
 
-/* Reports each parameter that has no initialiser. */
+/* Reports each parameter without an initialiser. */
 bool pass_initialise(Job *job)
 {
     const Graph *g = &job->plan->graph;

@@ -1,15 +1,16 @@
-/* FSDP2's mixed-precision policy. It sets the dtype of every unit's parameters, and adds casts of
- * the inputs and outputs of units. It also sets the dtypes of all activations that depend on them.
- * It finds the units by their modules. Layouts and gradients are assigned later. */
+/* FSDP2's mixed-precision policy: sets the dtype of the parameters of every unit, and inserts casts
+ * of activations where they enter or leave a unit. The dtypes of all other activations follow. It
+ * runs before layouts and gradients exist, so it recognises units by their modules. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* The number that stands for the unit of the loss. The loss is outside the model, so the model's
- * output is cast before the loss reads it. */
+/* Stands for the loss as a unit. The loss is outside of the model, so the model's output is cast
+ * before the loss reads it. */
 static const ModuleId outside = UINT32_MAX;
 
-typedef struct UnitCast { /* `to` is `from` after a cast to the dtype in which `unit` reads it */
+/* `to` is `from`, cast to the dtype in which module `unit` reads it, or in which it returns it */
+typedef struct UnitCast {
     TensorId from, to;
     ModuleId unit;
 } UnitCast;
@@ -33,7 +34,8 @@ static ModuleId unit_of(const Mixed *m, const Node *n)
     return is_loss(n->op) ? outside : unit_module(m->job, n->module);
 }
 
-/* True if module `unit` lies inside `of`. The root unit contains everything except the loss. */
+/* True if module `unit` is inside module `of`, or is `of`. The root unit (0) contains everything
+ * but the loss. */
 static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
 {
     if (unit == outside || of == outside) return unit == of;
@@ -43,8 +45,8 @@ static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
     return false;
 }
 
-/* Statistics (of norms, of attention, of weights, of the loss) and state keep the dtype that they
- * already have. */
+/* True for statistics (of norms, attention, weights and the loss) and state, whose dtype the policy
+ * does not change. */
 static bool is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
@@ -79,7 +81,8 @@ static TensorId known_cast(const Mixed *m, TensorId from, ModuleId unit)
     return 0;
 }
 
-/* Returns an output of unit `maker`, after a cast to the policy's output dtype if one is set. */
+/* Tensor t leaves unit `maker`. Returns t, or its cast to the policy's output dtype if there is
+ * one. */
 static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
 {
     DType to = m->policy->output;
@@ -93,8 +96,8 @@ static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
     return out;
 }
 
-/* Returns an input of unit `reader`, after a cast to the dtype of the unit's parameters if the
- * policy sets cast_forward_inputs. */
+/* Tensor t enters unit `reader`. Returns t or, if the policy sets cast_forward_inputs, its cast to
+ * the dtype of the unit's parameters. */
 static TensorId given(Mixed *m, TensorId t, ModuleId reader, const Node *n)
 {
     if (!m->policy->cast_forward_inputs || m->g->tensors.at[t].dtype == m->param) return t;
@@ -116,7 +119,7 @@ static TensorId as_read(Mixed *m, TensorId t, const Node *n)
     return reader == outside ? t : given(m, t, reader, n);
 }
 
-/* Gives the outputs of a node the dtype of its inputs. Reports inputs with different dtypes. */
+/* Gives the outputs of a node the dtype of its inputs. Reports "mp-dtypes" if inputs differ. */
 static bool settle(Mixed *m, NodeId id)
 {
     Graph *g = m->g;
@@ -160,8 +163,8 @@ bool mixed_precision(Job *job, const MpPolicy *policy)
     Graph *g = &job->plan->graph;
     Mixed m = {.job = job, .g = g, .policy = policy};
     m.param = policy->param ? policy->param : job->config->compute;
-    assert(g->n_forward == 0); /* there are no gradients yet; they will get the dtypes that are set
-                                  here */
+    /* no gradients exist yet; later they get the dtypes that are set here */
+    assert(g->n_forward == 0);
     m.old.at = g->nodes.at, m.old.n = g->nodes.n;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         Tensor *at = &g->tensors.at[t];

@@ -1,8 +1,8 @@
-/* Finds requests of a plan that have no effect: passes whose axis has one rank, and options that
- * the rest of the plan never uses. Each pass checks its own options against the plan. */
+/* Warns of settings that have no effect: passes whose axes have one rank, and options that nothing
+ * in the plan uses. Each pass checks its own options (PassSpec). */
 #include "planner/passes/pass.h"
 
-/* Warns of a pass if each of its axes has only one rank. */
+/* Warns of a pass if all of its axes have only one rank. */
 static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
 {
     const AxisNames axes = axes_of_pass(pass_word(pass->name));
@@ -16,8 +16,8 @@ static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
                  pass_word(pass->name), str_text(&names));
 }
 
-/* True if `parallel` lists the same pass earlier. Another check reports this as an error; here it
- * keeps warnings from appearing twice. */
+/* True if `parallel` lists the pass of entry i earlier. That is an error, which order_check
+ * reports; here it avoids a second warning. */
 static bool is_listed_before(const Config *config, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++)

@@ -1,5 +1,5 @@
-/* Checks the order of the passes that the user lists against the edges in their PassSpecs. Passes
- * whose order does not matter, such as checkpointing and DDP, have no edge. */
+/* Checks the order of `parallel` against the rules "A before B" (edges) in the PassSpecs. Passes
+ * whose order does not matter, such as ac and ddp, have no edge. */
 #include "planner/passes/pass.h"
 
 static const char *why_in(const PassEdge *edges, PassName other)
@@ -9,8 +9,8 @@ static const char *why_in(const PassEdge *edges, PassName other)
     return NULL;
 }
 
-/* Returns the reason why `first` must come before `then`; NULL if there is none. The edge may be in
- * the PassSpec of either pass. */
+/* Returns why `first` must come before `then`; NULL if it need not. The PassSpec of either pass may
+ * have the edge. */
 static const char *why_first(PassName first, PassName then)
 {
     const char *why = why_in(pass_specs[first]->before, then);
@@ -24,8 +24,8 @@ const PassConfig *order_first_after(const Config *config, PassName pass)
     return NULL;
 }
 
-/* True if the hint leaves out entry i of the user's list. The hint lists each pass once. Of the
- * data passes it lists only the one that fits the mesh. */
+/* True if the hint with the right order leaves out entry i of `parallel`: a repeated pass, or a
+ * data pass that does not fit the mesh. */
 static bool is_left_out(const Config *config, uint32_t i)
 {
     PassName name = config->passes[i].name;
@@ -40,8 +40,8 @@ static bool is_left_out(const Config *config, uint32_t i)
     return pass_specs[name]->is_data && i != best;
 }
 
-/* Returns a correct order of the user's list, with few moves. Of the passes that remain, always
- * takes the first one that need not wait for another pass. */
+/* Returns `parallel` in a right order, close to the user's: appends, again and again, the first
+ * remaining pass that need not come behind another remaining pass. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);
@@ -58,8 +58,8 @@ static const char *right_list(const Config *config, Arena *arena)
             if (free_) next = i;
         }
         if (next == UINT32_MAX)
-            break; /* all passes are taken: the edges form no cycle, so some remaining pass never
-                    * has to wait */
+            /* all are appended. (The edges form no cycle, so there is always such a pass.) */
+            break;
         done[next] = true;
         str_print(&s, "%s%s{...}", any ? ", " : "", pass_word(config->passes[next].name));
         any = true;

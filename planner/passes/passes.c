@@ -1,4 +1,4 @@
-/* The passes from the configuration to a graph that is ready to be lowered, in the order in which
+/* The list of passes, from the configuration to a graph that can be lowered, in the order in which
  * they run. planner/lower/compile.c runs them. */
 #include "planner/passes/passes.h"
 

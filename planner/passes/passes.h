@@ -1,4 +1,4 @@
-/* Data that the passes share while a plan is made, and their list (passes.c). */
+/* The list of passes (passes.c), and the data that they share while a plan is compiled (Job). */
 #ifndef TANDEM_PASSES_PASSES_H
 #define TANDEM_PASSES_PASSES_H
 
@@ -8,64 +8,73 @@
 
 typedef struct LowerOptions {
     DTypeMap dtypes;
-    WorkspaceBytes workspace; /* workspace of the backend's kernels; NULL: none */
-    Hash128 parent;           /* id of the parent plan, recorded in the plan; zero: none */
-    /* buffers get no offsets; predictions of times, and of other frameworks' memory, need none */
+    WorkspaceBytes workspace; /* workspace that the backend's kernels need; NULL: none */
+    /* if this plan is a shrunk copy of another: that plan's id, for Plan.parent; otherwise zero */
+    Hash128 parent;
+    /* buffers get no offsets, because predictions of times do not need them */
     bool unplaced;
-    uint32_t microbatches; /* the plan stands for a longer step of this many micro-batches; 0: for
-                              its own step */
-    bool unpadded;         /* for comparisons: odd vocabularies get no padding */
-    /* for comparisons: equal blocks are lowered one by one, none is a copy of another */
+    /* predicts a longer step of this many micro-batches, of which the plan has only the first; 0:
+     * the plan has them all */
+    uint32_t microbatches;
+    bool unpadded; /* for comparisons: odd vocabularies get no padding (pad.c) */
+    /* for comparisons: lowers every block by itself, in place of copying the programs of equal
+     * blocks */
     bool every_block;
-    /* for tests: the number of instructions that are copies is added here; NULL: not counted */
+    /* for tests: the count of instructions that were copied from an equal block is added here;
+     * NULL: not counted */
     uint32_t *n_copied;
 } LowerOptions;
 
-/* Set by pp. Without pp there is a single pipeline rank. */
+/* Set by the pass pp. Without pp there is one pipeline rank. */
 typedef struct PipeJob {
-    struct Schedule *schedule; /* the actions of each rank in order */
+    struct Schedule *schedule; /* the order in which each rank runs its stages */
     uint32_t *stage_of_param;  /* [tensor] */
-    uint32_t *tied_stage;      /* [tensor]: the stage of another rank that also reads it */
+    /* [tensor]: stage of a second rank that also reads it; UINT32_MAX: none */
+    uint32_t *tied_stage;
 } PipeJob;
 
-/* How units are sharded, gathered and reduced; fsdp2 or zero sets it. */
+/* How units are sharded, gathered and reduced. Set by fsdp2 or zero. */
 typedef struct ShardingJob {
     Fsdp2Options options;
-    /* [module]: the module has a flat unit of its own; NULL without fsdp2 */
+    /* is_unit[module]: it has a unit of its own; NULL without fsdp2 */
     const bool *is_unit;
-    bool resident;      /* weights are gathered once a step and stay gathered */
-    bool gathers_bytes; /* set by float8: sharded units of the weights that it covers are gathered
-                         * in 8 bits */
-    bool gather_eager; /* weights are gathered right after the update, not before their first use */
-    bool gather_waits, reduce_waits; /* computation waits for each gather, or for each reduction */
-    bool double_buffer;              /* units of equal size take turns in two buffers */
-    bool registered;                 /* these buffers are registered with the network */
+    bool resident; /* weights are gathered once a step and then stay gathered */
+    /* set by float8: weights of 8-bit products are gathered in 8 bits, in units of their own */
+    bool gathers_bytes;
+    /* weights are gathered right after the optimizer's update; false: before their first use */
+    bool gather_eager;
+    /* computation waits for each gather, or for each reduction, so that nothing overlaps */
+    bool gather_waits, reduce_waits;
+    bool double_buffer; /* units of equal size use two buffers in turn */
+    bool registered;    /* these two buffers are registered with NCCL */
 } ShardingJob;
 
 /* Set by tp. */
 typedef struct TpJob {
-    bool share_gathers; /* products with one input share its gather; default true */
-    bool keep_gathered; /* gathered inputs stay for the backward pass */
-    bool pin_replicas;  /* gradients that tp replicates are averaged over it */
+    bool share_gathers; /* products that read the same input share its gather; default: true */
+    bool keep_gathered; /* gathered inputs are kept for the backward pass */
+    /* averages gradients that are equal on all ranks of tp, which removes rounding differences */
+    bool pin_replicas;
 } TpJob;
 
 /* Set by cp. */
 typedef struct ContextJob {
-    AxisSet heads_axes; /* attention is computed with heads, not tokens, split on these axes */
-    /* attention reads the keys of the ranks along these axes, one rank after the other */
+    /* attention exchanges tokens for heads along these axes: each rank has whole sequences */
+    AxisSet heads_axes;
+    /* along these axes, attention reads the keys of one rank after the other */
     AxisSet ring_axes;
-    AxisSet scan_axes;  /* like ring_axes, for state-space layers (cp_scan.c) */
-    AxisSet rooms_axes; /* the rooms (slots for token rows) of each expert are divided over these
-                           ranks */
-    /* parts of cp and tp over which experts are divided, in addition to ep */
+    AxisSet scan_axes; /* like heads_axes, for state-space layers (cp_scan.c) */
+    /* these axes divide the rooms of each expert, its places for tokens (layout/rows.h) */
+    AxisSet rooms_axes;
+    /* folded experts: entries of cp and tp over which experts are divided, besides ep */
     AxisSet lent_axes;
-    DealId seq_deal; /* how a sequence is divided over ranks of cp; 0: equal parts */
+    DealId seq_deal; /* which tokens each rank of cp has; 0: contiguous parts of equal size */
 } ContextJob;
 
 typedef struct Job {
     const Config *config;
-    Plan *plan;     /* owns graph and mesh; grows as passes run */
-    Arena *arena;   /* lives with the plan */
+    Plan *plan;     /* contains the graph and the mesh; passes fill it */
+    Arena *arena;   /* freed together with the plan */
     Arena *scratch; /* reset after each pass */
     Diag *diag;
     LowerOptions options;
@@ -73,34 +82,39 @@ typedef struct Job {
     ShardingJob sharding;
     TpJob tp;
     ContextJob context;
-    bool own_statistics; /* set by domain: gradients of sums over a field are not summed over ranks
-                          */
-    bool interior_first; /* set by domain: convolutions compute inner rows during an exchange */
-    bool keep_halos;     /* set by domain: halos stay for the backward pass */
-    AxisSet data_axes;   /* dp_replicate, dp_shard, ep and cp: ranks along these axes have different
-                          * tokens and sum gradients */
+    /* set by domain: sums over a field have gradients that are not summed over ranks */
+    bool own_statistics;
+    /* set by domain: convolutions compute inner rows while the halo is exchanged */
+    bool interior_first;
+    bool keep_halos; /* set by domain: halos are kept for the backward pass */
+    /* axes whose ranks read different parts of the batch, such as dp_shard and cp; gradients are
+     * summed over them */
+    AxisSet data_axes;
 } Job;
 
 struct PassSpec;
 typedef struct Pass {
     const char *name;
-    const struct PassSpec *spec; /* the spec of a pass that the user names; NULL: the pass runs in
-                                    every plan, and only the fields below are used */
-    bool reports;                /* also runs after another pass has failed, to report its errors */
+    /* for a pass that users list in `parallel`; NULL: the pass runs in every plan, by the fields
+     * below */
+    const struct PassSpec *spec;
+    bool reports; /* also runs after another pass has failed, to report its own errors */
     bool (*run)(Job *job);
 } Pass;
-/* The passes of the graph, in order. planner/lower/compile.h runs them and lowers the result. */
+/* The passes on the graph, in order. planner/lower/compile.h runs them and lowers the result. */
 extern const Pass *const passes_list;
 extern const uint32_t passes_count;
-/* Changes `config` so that one rank computes the same values: no axes, and only the passes that
- * change the values of a step. */
+/* Changes `config` to a plan for one rank that computes the same values: no axes, and only the
+ * passes that affect values. */
 void passes_for_one_rank(Config *config);
-/* Returns the user's list in one line: "tp(sequence), ac(full), fsdp2(reshard)", or "none". */
+/* Returns `parallel` in one line: "tp(sequence), ac(full), fsdp2(reshard)"; "none" if it is
+ * empty. */
 const char *passes_text(Arena *arena, const Config *config);
 
-/* Facts about a plan's pipeline: the rank with the most stage activations in flight, and the
- * fraction of the step in which ranks idle. This fraction assumes that forward, input gradient and
- * weight gradient take the same time. Returns false if the plan has no pipeline. */
+/* A plan's pipeline. peak: the most stage activations that a rank stores at once; rank: that rank.
+ * idle: the fraction of the step in which ranks wait, if forward, input gradient and weight
+ * gradient of a stage take the same time. passes_pipeline returns false if the plan has no
+ * pipeline. */
 typedef struct PipelineFacts {
     uint32_t n_stages, peak, rank;
     double idle;

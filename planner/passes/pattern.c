@@ -1,5 +1,4 @@
-/* Path patterns: finds the modules that a plan names by a pattern such as
- * "layers.*.attention.wo". */
+/* Finds the modules that match a path pattern such as "layers.*.attention.wo". */
 #include <assert.h>
 #include <string.h>
 
@@ -19,8 +18,8 @@ static bool part_fits(const char *pattern, const char *path)
     return n == part_length(path) && memcmp(pattern, path, n) == 0;
 }
 
-/* Returns the number of leading names, separated by dots, in which the pattern and the path match.
- * *rest and *path_rest are the texts after these names; NULL if no name follows. */
+/* Returns how many leading names (between dots) of the pattern match those of the path. Sets *rest
+ * and *path_rest to the texts behind them; NULL if nothing is left. */
 static uint32_t parts_fit(const char *pattern, const char *path, const char **rest,
                           const char **path_rest)
 {
@@ -53,7 +52,8 @@ static void add_name(Names *names, const char *name)
     if (names->n < MOST_NAMES) names->at[names->n++] = name;
 }
 
-/* Lists the module names that could stand in the pattern at the point where it stops matching. */
+/* Adds to `names` the names of modules that could stand where the pattern stops matching, for
+ * hints, and returns the rest of the pattern from there on. */
 static const char *gather_names(Job *job, const char *pattern, Names *names)
 {
     const Graph *g = &job->plan->graph;

@@ -1,14 +1,14 @@
-/* Pipeline split: gives each node a stage number, and makes the schedule. Layers are assigned to
- * stages in order. If the stages cannot have equally many layers, the first stages get one more.
- * Ops before the first block belong to the first stage, ops after the last block to the last stage.
- * With `split`, these two stages may have no block. */
+/* pp{}: assigns each node to a pipeline stage, and builds the schedule. Blocks are assigned to
+ * stages in order; if they do not divide evenly, the first stages get one more. Nodes before the
+ * first block belong to the first stage, nodes behind the last block to the last stage. With the
+ * option `split`, these two stages may have no block. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 
-/* Returns the number of stages that get blocks if blocks are divided evenly, and sets *from to the
- * first such stage. */
+/* Returns how many stages get blocks when blocks are divided evenly, and sets *from to the
+ * first. */
 static uint32_t filled_stages(uint32_t n_blocks, uint32_t n_stages, const PpOptions *o,
                               uint32_t *from)
 {
@@ -31,8 +31,7 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
-/* Adds a hint for a model that has fewer blocks than the schedule has stages: use fewer ranks, or
- * 1f1b. */
+/* Adds a hint for a model with fewer blocks than stages: fewer ranks, or 1f1b. */
 static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const ScheduleTraits *t)
 {
     uint32_t most = n_blocks / t->least_chunks;
@@ -80,8 +79,7 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     }
 }
 
-/* Reports an error if `placement` is used with a built-in schedule, because such a schedule has
- * only one placement of stages. */
+/* Refuses `placement` with a built-in schedule, which implies the placement of its stages. */
 static void check_placement(Diag *d, const PassConfig *pass)
 {
     const PpOptions *o = &pass->pp;
@@ -144,8 +142,8 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     return false;
 }
 
-/* Makes the schedule and simulates it (with its limit on activations, if it has one) to prove that
- * it ends. */
+/* Builds the schedule for p ranks and m micro-batches. Simulates it, with its limit on activations
+ * if there is one, to prove that it ends. */
 static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
                           Diag *d)
 {
@@ -169,8 +167,8 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-/* Returns the fraction of a step in which ranks are idle. Assumes that a forward action, an input
- * gradient and a weight gradient of a stage all take the same time. */
+/* Returns the fraction of a step in which ranks wait, if the forward action, the input gradient and
+ * the weight gradient of a stage take the same time. */
 static double idle_of(const Schedule *s)
 {
     double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
@@ -195,7 +193,7 @@ static uint32_t count_blocks(const Graph *g)
     return n;
 }
 
-/* Derives the number of stages, and the number of chunks on each rank, from layers_per_stage. */
+/* Computes the number of stages of each rank from the option layers_per_stage. */
 static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d)
 {
     PpOptions *o = &pass->pp;
@@ -233,14 +231,14 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
     return false;
 }
 
-/* Gives each node its stage. If a later block calls a module of an earlier block, the module runs
- * in the stage of the caller. The reason is that activations are sent only to later stages. Two
- * pipeline ranks then have its weight. */
+/* Sets Node.stage. If a later block calls a module of an earlier block, its nodes run in the later
+ * block's stage, because activations are only sent to later stages. Two pipeline ranks then store
+ * its weight. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;
     uint32_t stage = 0;
-    NodeId last = 0; /* the last node that belongs to a block */
+    NodeId last = 0; /* the last node inside a block */
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (g->nodes.at[id].layer) last = id;
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -252,8 +250,8 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
     }
 }
 
-/* Places a parameter on the ranks that read it: on one rank, or on two ranks that sum their
- * gradients. */
+/* Notes that stage `stage` reads a parameter, so that its rank stores the parameter. At most two
+ * ranks may share one; they sum their gradients. Reports an error otherwise. */
 static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOptions *o)
 {
     const Tensor *t = &job->plan->graph.tensors.at[param];
@@ -279,8 +277,8 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     return false;
 }
 
-/* Checks that a weight's norm is computed on the stage that reads the weight. The state of the norm
- * is on one stage only. */
+/* Checks that the spectral norm of a weight is computed by the stage that uses the weight: only one
+ * stage has the norm's state. Reports an error otherwise. */
 static bool place_norm(Job *job, const Node *n, const Tensor *t)
 {
     const Node *made = &job->plan->graph.nodes.at[t->producer];
@@ -293,8 +291,8 @@ static bool place_norm(Job *job, const Node *n, const Tensor *t)
     return false;
 }
 
-/* Places parameters on the ranks that read them, and checks that activations cross only to the next
- * stage. */
+/* Assigns every parameter to the ranks that read it, and checks that an activation is read only by
+ * its own stage and the next. */
 static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
 {
     Graph *g = &job->plan->graph;
@@ -317,8 +315,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
-/* Puts all parameters on one stage. Used if there are no stages, or if an error prevents finding
- * them. */
+/* Assigns all parameters to one stage: without pp, or after an error. */
 static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;
@@ -353,7 +350,7 @@ static bool pass_pp(Job *job)
     job->pipe.tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->pipe.tied_stage);
     one_stage(job, piped ? UINT32_MAX : 0);
     if (piped && cut(job, named, p, count_blocks(g))) return true;
-    one_stage(job, 0); /* also after errors, so that later passes can report their own errors */
+    one_stage(job, 0); /* also after errors, so that later passes can report their own */
     const PassConfig whole = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
     return make_schedule(job->pipe.schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
                          job->diag) &&
@@ -427,8 +424,8 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* Makes the options small for --verify, but not for a schedule from a file: its numbers of ranks
- * and micro-batches cannot change. */
+/* For --verify: shrinks the options, but not those of a schedule from a file, whose ranks and
+ * micro-batches are fixed. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     PpOptions *o = &pass->pp;

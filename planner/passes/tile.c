@@ -1,13 +1,14 @@
-/* tile: computes the head and the loss in pieces along the tokens, so that no tensor holds all
+/* tile{}: computes the head and the loss in pieces along the tokens, so that no tensor contains all
  * logits.
  *
- * The region is everything between the input of the head's product and the loss. Each piece takes
- * some tokens of every sequence from the region's inputs, with one `tokens` node for each input. It
- * repeats the region's ops on them, and adds its contribution to the loss. The loss's divisor is
- * outside the region. Node.tile marks the pieces. The backward pass derives gradients piece by
- * piece. The lowering puts a piece's backward nodes directly after its forward nodes, because no
- * gradient needs the whole loss. The pass runs right after propagation and keeps its layouts; it
- * inserts no collective. */
+ * The region that is cut consists of all nodes between the head's product and the loss. For each
+ * piece, `tokens` nodes slice the region's inputs (some tokens of every sequence). Copies of the
+ * region's nodes then compute the piece's contribution and add it to the loss. The divisor of the
+ * loss is outside of the region. Node.tile gives the piece of a node.
+ *
+ * The backward pass derives gradients piece by piece, and lowering runs a piece's backward directly
+ * after its forward, because no gradient needs the whole loss. The pass runs right after
+ * propagation, keeps its layouts and inserts no collective. */
 #include <assert.h>
 #include <string.h>
 
@@ -17,20 +18,20 @@ typedef struct Tile {
     Job *job;
     Graph *g;
     const PassConfig *pass;
-    bool *inside;          /* [node]: true if it belongs to the region */
-    bool *wanted;          /* [tensor]: true if a node of the region computes it */
-    TensorId *piece;       /* [tensor of the whole region]: the tensor that replaces it in the
-                              current piece */
-    const DimRoles *roles; /* [tensor of the whole region] */
-    uint32_t n_tensors;    /* number of tensors in the whole region */
+    bool *inside; /* inside[node]: it belongs to the region */
+    bool *wanted; /* wanted[tensor]: a node of the region computes it */
+    /* piece[tensor before the cut]: its slice, or its copy, in the current piece */
+    TensorId *piece;
+    const DimRoles *roles; /* [tensor before the cut] */
+    uint32_t n_tensors;    /* how many tensors there were before the cut */
     int64_t seq;
-    /* The number of tokens in a piece is a multiple of this number, so that each rank gets equally
-     * many tokens of the piece. */
+    /* How many ranks divide the tokens. A piece has a multiple of this many tokens, so that each
+     * rank has equally many tokens of the piece. */
     int64_t step;
 } Tile;
 
-/* True for ops that work token by token, and for ops whose sums over the pieces add up to the whole
- * sum. */
+/* True for ops that may be in the region: those that work token by token, and those whose sums over
+ * pieces add up to the whole sum. */
 static bool may_be_inside(OpKind op)
 {
     return op_info(op)->flags & (OP_OF_LOSS | OP_AFFINE);
@@ -46,8 +47,7 @@ static int tokens_dim(const Tile *t, TensorId id)
     return roles_dim(&t->roles[id], INDEX_tokens);
 }
 
-/* True if the tensor has an index of tokens. (Weights have none. A single number, such as a norm of
- * weights, has none either.) */
+/* True if the tensor has a dimension of tokens. Weights and scalars have none. */
 static bool has_tokens(const Tile *t, TensorId id)
 {
     const Tensor *at = &t->g->tensors.at[id];
@@ -82,7 +82,7 @@ static bool check_inside(const Tile *t, const Node *n)
     return true;
 }
 
-/* Walks backwards from the loss to the products that make logits. */
+/* Finds the region: walks backwards from the loss to the products that compute logits. */
 static bool find_region(Tile *t)
 {
     Graph *g = t->g;
@@ -104,7 +104,7 @@ static bool find_region(Tile *t)
                 t->wanted[n->in[i]] = true;
         for (uint32_t j = 0; j < n->n_out; j++) t->wanted[n->out[j]] = true;
     }
-    assert(n_heads > 0); /* some product makes the logits */
+    assert(n_heads > 0); /* some product computes the logits */
     for (NodeId id = 1; id < g->nodes.n; id++)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !t->inside[id]; i++)
             if (t->wanted[g->nodes.at[id].in[i]])
@@ -115,15 +115,15 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* True if a `tokens` node must take the piece's tokens out of input i of a node. This is not so if
- * the region makes the input, piece by piece, or if a mean counts labels: it reads all of them. */
+/* True if input i of a region's node must be sliced: it has tokens and comes from outside of the
+ * region. Exception: the labels of a mean over groups, which needs all labels to count them. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
     return !op_reads_whole_labels(n->op, i);
 }
 
-/* True if mesh axis a splits the tokens of argument `arg` of a node. */
+/* True if mesh axis a splits the tokens of argument `arg` of node n. */
 static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
 {
     Binding b;
@@ -133,8 +133,7 @@ static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
     return dim >= 0 && n->split[a] && n->split[a] == b.letter[arg][dim];
 }
 
-/* Finds t->step, the number of ranks that divide each piece. The number of tokens of a piece must
- * be a multiple of it. */
+/* Sets t->step. Reports "tile-pieces" if the tokens of a rank are fewer than the pieces. */
 static bool find_step(Tile *t)
 {
     const Mesh *mesh = &t->job->plan->mesh;
@@ -157,7 +156,7 @@ static bool find_step(Tile *t)
     return false;
 }
 
-/* Returns the first token of a piece. */
+/* Returns the index of the first token of piece `piece`. */
 static int64_t first_of(const Tile *t, uint32_t piece)
 {
     return t->seq / t->step * piece / t->pass->tile.pieces * t->step;
@@ -165,8 +164,8 @@ static int64_t first_of(const Tile *t, uint32_t piece)
 
 /* ---- making the pieces ---- */
 
-/* Returns the tensor that stands for tensor `id` of the region in this piece. The first piece uses
- * the existing tensors. */
+/* Returns the tensor that takes the place of `id` in a piece: a new one with fewer tokens, or `id`
+ * itself for the results of piece 0. */
 static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
 {
     Graph *g = t->g;
@@ -174,8 +173,7 @@ static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
     const int dim = tokens_dim(t, id);
     /* the loss and its count have no tokens; every piece adds to them */
     if (dim < 0) return id;
-    if (t->wanted[id] && piece == 0)
-        return id; /* the first piece uses the tensor itself; its size is changed at the end */
+    if (t->wanted[id] && piece == 0) return id; /* its size is changed at the end */
     part.dim[dim] = first_of(t, piece + 1) - first_of(t, piece);
     part.name = arena_print(t->job->arena, "%s.tile%u", part.name, piece);
     return (TensorId)list_push(t->job->arena, &g->tensors, part);
@@ -186,16 +184,14 @@ static NodeId add_node(Tile *t, Node n, uint32_t piece)
     Graph *g = t->g;
     n.tile = piece + 1;
     NodeId id = (NodeId)list_push(t->job->arena, &g->nodes, n);
-    for (uint32_t j = 0; j < n.n_out; j++)
-        if (piece == 0 || n.out[j] >= t->n_tensors) /* only the nodes of the first piece become
-                                                       producers of the loss */
-            g->tensors.at[n.out[j]].producer = id;
+    for (uint32_t j = 0; j < n.n_out; j++) /* the producer of the loss is the node of piece 0 */
+        if (piece == 0 || n.out[j] >= t->n_tensors) g->tensors.at[n.out[j]].producer = id;
     return id;
 }
 
-/* Adds the `tokens` node that takes the tokens of this piece out of tensor `source`, which is input
- * i of `reader`. The tokens are taken from the whole sequence; on an axis that splits tokens, a
- * rank then uses only its own tokens of the piece. Returns the tensor with these tokens. */
+/* Appends the `tokens` node that slices `source`, input i of `reader`, for a piece, and returns the
+ * slice. It slices whole sequences. If an axis splits tokens, the slice is then split, so that a
+ * rank has only its own tokens of the piece. */
 static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, uint32_t piece)
 {
     Graph *g = t->g;
@@ -228,8 +224,8 @@ static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, u
     return out;
 }
 
-/* Takes all inputs of a piece before its first op, so that no `tokens` node comes between ops that
- * may become one kernel. */
+/* Slices all inputs of the piece that node `whole` reads. It is called before the piece's first op,
+ * so that no `tokens` node separates ops that can be fused. */
 static void take_all(Tile *t, const Node *whole, uint32_t piece)
 {
     for (uint32_t i = 0; i < whole->n_in; i++)
@@ -258,8 +254,8 @@ static void cut_node(Tile *t, const Node *whole, uint32_t piece)
     add_node(t, n, piece);
 }
 
-/* Rebuilds the list of nodes: first the nodes outside the region in their order, then the nodes of
- * one piece after the other. */
+/* Rebuilds g->nodes: first the nodes outside of the region in their order, then the pieces one
+ * after the other. */
 static void cut(Tile *t)
 {
     Graph *g = t->g;
@@ -316,9 +312,7 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;
-    if (pass->tile.pieces > 3)
-        pass->tile.pieces = 3; /* a sequence that was made small has five
-                                  tokens */
+    if (pass->tile.pieces > 3) pass->tile.pieces = 3; /* a shrunk sequence has five tokens */
 }
 
 const PassSpec pass_spec_tile = {

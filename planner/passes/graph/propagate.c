@@ -1,15 +1,15 @@
-/* Layout propagation chooses, for every node and mesh axis, the index letter that the axis splits,
- * and for every activation its layout in use. A parameter's split wins. If no parameter is split,
- * the first split input decides. If no input is split either, an output whose layout was requested
- * decides. */
+/* Propagates layouts: for each node and mesh axis, chooses the index letter that the axis splits
+ * (Node.split), and for each activation its layout in use. If the op reads a split parameter, its
+ * split decides. Otherwise the first split input decides. If no input is split, an output whose
+ * layout a pass has requested decides. */
 #include <assert.h>
 
 #include "planner/ir/layout/rows.h"
 #include "planner/passes/pass.h"
 
-/* Returns the letter of the index that `axis` splits in the first split input. params: true:
- * considers only weights; false: only other inputs. Returns 0 if no such input is split. Also
- * returns 0 if the input is not a weight and the op needs this index whole. */
+/* Returns the index letter that `axis` splits in the first split input. Considers only weights
+ * (params = true) or only other inputs. Returns 0 if none is split, or if the op needs the index of
+ * an activation whole. */
 static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis,
                              bool params)
 {
@@ -20,13 +20,14 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
-        return letter; /* the op needs this index whole although the parameter is split on it; an
-                          error is reported later */
+        /* the op needs an index whole on which its parameter is split: an error, which is reported
+         * later */
+        return letter;
     }
     return 0;
 }
 
-/* Returns the letter of the index that `axis` splits in an output whose layout was requested. */
+/* Returns the index letter that `axis` splits in an output whose layout a pass has requested. */
 static char letter_of_output(const Graph *g, const Node *n, const Binding *b, uint32_t axis)
 {
     for (uint32_t j = 0; j < n->n_out; j++) {
@@ -38,9 +39,9 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
-/* The user's axis may have been refined into several axes. True if a parameter decides the split on
- * one of these axes other than `axis`. All ranks along `axis` then do the same work, because an
- * activation that is split over both axes could not be gathered over only one of them. */
+/* A named axis such as tp may be several mesh axes. True if a parameter decides the split of one of
+ * them other than `axis`. The ranks along `axis` then all do the same work: an activation that is
+ * split over both axes could not be gathered over only one. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -51,7 +52,8 @@ static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, u
     return false;
 }
 
-/* Returns the deal that the first input has for index `letter`; 0 if none has one. */
+/* Returns the deal of index `letter` (which indices each rank has, layout.h) from the first input
+ * that has one; otherwise 0. */
 static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, char letter)
 {
     for (uint32_t i = 0; i < n->n_in; i++)
@@ -61,8 +63,8 @@ static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, ch
     return 0;
 }
 
-/* Sets the layout in use of output j on `axis`, unless it is fixed. Reports an error and returns
- * false if the dimension does not divide over the ranks. */
+/* Sets Tensor.use of output j on `axis`, unless a pass has fixed it. If the dimension cannot be
+ * divided over the ranks, reports "divides-activation" and returns false. */
 static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, uint32_t axis)
 {
     Graph *g = &job->plan->graph;
@@ -74,12 +76,12 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
                  (info->flags & AXIS_WEIGHTS || (of_field && layout_is_split(out->use.on[axis])));
     const bool rows = op_dim(n->op, n->n_in + j, INDEX_experts) >= 0;
     if (rows && job->context.lent_axes >> axis & 1)
-        fixed = false; /* these axes cut rows by experts */
-    /* the op is small and writes state, so it stays whole */
+        fixed = false; /* folded experts: these axes divide experts, whatever was requested */
+    /* An op that runs once a step is small and updates state, so its output is whole. */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
-    /* the output is split even if it is gathered directly afterwards, because each rank then
-     * computes only a part of it */
+    /* The op computes a split output even if `use` is whole, because each rank computes only its
+     * part and then gathers it. So the output needs the deal of the split. */
     if (layout_is_split(made)) {
         DealId *deal = &out->deal[layout_dim(made)];
         if (!*deal) *deal = deal_of_letter(g, n, b, n->split[axis]);
@@ -89,14 +91,14 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     int d = layout_dim(on);
     Shape s = {.n_dims = out->n_dims, .layout = out->use};
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
-    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]]; /* for a composite dimension
-                                                                       (hp), index h is split */
+    /* for a composite dimension (hp), h is split */
+    const int64_t pieces = b->size[(int)b->letter[n->n_in + j][d]];
     const bool whole_pieces = b->reads[n->n_in + j][d] || pieces == 0 || pieces % parts == 0;
-    /* the last part of a field may be short, but every rank must have a part */
+    /* A part of a field may be shorter than the others, but not empty. */
     const bool single = b->reads[n->n_in + j][d] || pieces == out->dim[d];
     const int64_t each = (out->dim[d] + parts - 1) / parts;
     if (!out->deal[d] &&
-        op_role(n->op, b->letter[n->n_in + j][d]) == INDEX_rooms) /* may be short */
+        op_role(n->op, b->letter[n->n_in + j][d]) == INDEX_rooms) /* the last part may be short */
         out->deal[d] = deal_ceil(&g->deals, job->arena, out->dim[d], parts);
     const bool shared = of_field && single && each * (parts - 1) < out->dim[d];
     if (out->deal[d] || shared || (out->dim[d] % parts == 0 && whole_pieces)) return true;
@@ -115,8 +117,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     return false;
 }
 
-/* Returns the split on `axis` that all readers of activation `t` need; WHOLE if they need different
- * ones. */
+/* Returns the split of activation `t` on `axis` that all its readers need; WHOLE if they differ. */
 static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -134,8 +135,8 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* Changes the split of tensor `t` on each of `axes` to the split that all of its readers need, if
- * they agree. */
+/* On each of `axes` that splits tensor `t`: if all readers need the same split, gives `t` this
+ * one. */
 static void exchange(Job *job, TensorId t, AxisSet axes)
 {
     Tensor *at = &job->plan->graph.tensors.at[t];
@@ -144,17 +145,17 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
-    /* The tensor is computed with split tokens, so it keeps the deal of these tokens even if no
-     * axis splits them afterwards. */
+    /* An axis no longer splits the tokens, but the op still computes them split, so the deal
+     * stays. */
     const Shape s = {.n_dims = at->n_dims, .layout = at->use};
     for (int d = 0; d < at->n_dims; d++)
         if (shape_parts(&s, &job->plan->mesh, d) == 1 && at->deal[d]) return;
     sequence_fit(job, at);
 }
 
-/* If all readers of a tensor (experts, attention, a scan) need the same layout, the tensor gets
- * this layout directly where it is computed. The tensor keeps its size, and the backward pass finds
- * it in the layout that it needs. */
+/* If all readers of a tensor (experts, attention, a scan) need it in another split, the all_to_all
+ * may as well come directly after the op that computes it. A rank stores equally many elements, and
+ * the backward pass then finds the tensor in the split that it needs. */
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -170,16 +171,16 @@ static void exchange_at_once(Job *job)
     }
 }
 
-/* Returns the letter of the batch index that `axis` splits (samples, for example); 0 if it splits
- * none. */
+/* For a node that produces the batch: returns the index letter that `axis` splits, such as that of
+ * samples for dp_shard; 0: none. */
 static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
 {
     const IndexRole role = axis_info(job->plan->mesh.axis[axis].name)->cuts;
     return role == INDEX_none ? 0 : op_letter(n->op, role);
 }
 
-/* True if `axis` splits the tokens of ring attention but does not belong to the ring. Keys travel
- * in the ranges that the ring's axes make, so queries must be split in the same way. */
+/* True if `axis` splits the tokens of ring attention, but is not part of the ring. Keys travel in
+ * the ranges into which the ring's axes divide them, and queries must be split in the same way. */
 static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char letter)
 {
     const AxisSet ring = job->context.ring_axes;
@@ -187,7 +188,8 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* Returns the letter of the index by which `axis` divides the node's work; 0 if there is none. */
+/* Returns the index letter by which `axis` should divide the node's work; 0: all its ranks do
+ * all. */
 static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -209,8 +211,8 @@ static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32
     return leaves_ring(job, n, axis, letter) ? 0 : letter;
 }
 
-/* Returns the result of wanted_split, except for strided rows in pieces of unequal size. These are
- * not supported, so it returns 0 and the values are gathered. */
+/* Returns the letter of wanted_split. Returns 0 if it is a strided index (layout/stride.h) whose
+ * pieces would differ in size, which is not supported. Lowering then gathers the values. */
 static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -219,8 +221,7 @@ static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t a
     return letter && op_strides_over(b, letter, ranks) ? letter : 0;
 }
 
-/* Makes the node's output split by tokens again, after its inputs were gathered or exchanged for
- * heads. */
+/* Splits the node's output by tokens again, after its inputs were gathered or split by heads. */
 static void put_back(const Job *job, const Node *n, uint32_t axis)
 {
     Tensor *out = &job->plan->graph.tensors.at[n->out[0]];
@@ -229,8 +230,8 @@ static void put_back(const Job *job, const Node *n, uint32_t axis)
     if (!out->deal[d]) out->deal[d] = job->context.seq_deal;
 }
 
-/* Gives a deal of kind DEAL_rows to the rows of experts that drop no token. A rank then stores only
- * rows that have a token (layout/rows.h). */
+/* If n sends tokens to experts that drop none, gives its output a deal of kind DEAL_rows, so that a
+ * rank stores only the rooms that have a token (layout/rows.h). */
 static void place_rows(Job *job, const Node *n)
 {
     const char rooms = op_whole_letter(n->op, INDEX_rooms);

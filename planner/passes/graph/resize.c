@@ -6,11 +6,10 @@ typedef struct Resize {
     const Graph *g;
     Graph *out;
     Arena *arena;
-    Diag *unread; /* collects reports of ops that do not accept the new size; the reports are never
-                     shown */
+    Diag *unread; /* collects reports of ops that do not accept the new size; they are not shown */
     IndexRole role;
     int64_t was, size;
-    TensorId *now; /* [tensor of g]: the tensor of `out` that corresponds to it */
+    TensorId *now; /* now[tensor of g]: the same tensor in `out` */
 } Resize;
 
 int64_t graph_field_size(const Graph *g, IndexRole role)
@@ -24,7 +23,7 @@ int64_t graph_field_size(const Graph *g, IndexRole role)
     return 0;
 }
 
-/* Adds a copy of tensor t to the new graph. */
+/* Copies tensor t to the new graph and returns the copy. */
 static TensorId same(Resize *r, TensorId t)
 {
     const Tensor *x = &r->g->tensors.at[t];
@@ -43,9 +42,9 @@ static void add_source(Resize *r, const Node *n)
                n->loc);
 }
 
-/* For an op that resizes: sets the attribute of the output's size. The old size must be that of the
- * field, or a multiple of the input's size. Returns false otherwise, because the new size is then
- * unknown. */
+/* For a resize op: adapts the attribute with the size of its output. This works if the old output
+ * had the size of the field, or was a multiple of the input. Otherwise returns false, because the
+ * model does not say what its new size should be. */
 static bool follow(const Resize *r, const Node *n, Attrs *attrs)
 {
     const int d = op_dim(n->op, n->n_in, r->role);
@@ -71,8 +70,7 @@ static bool add_node(Resize *r, const Node *n)
     }
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (!r->now[n->in[i]])
-            r->now[n->in[i]] = same(r, n->in[i]); /* a tensor that no node makes:
-                                                     a parameter */
+            r->now[n->in[i]] = same(r, n->in[i]); /* a parameter, which no node computes */
         in[i] = r->now[n->in[i]];
     }
     if (!follow(r, n, &attrs)) return false;

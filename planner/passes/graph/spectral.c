@@ -1,26 +1,25 @@
-/* The gradient of a weight through its spectral norm. z = x W / sigma with sigma = u^T W v, where u
- * and v are constants. In addition to the product's contribution, dL/dW has the term -(sum dz z /
- * sigma) v u^T. The sum over batch and sequence stays a partial sum. If batch and sequence are
- * split over ranks, each rank contributes the part of its own tokens, as in the product. So no rank
- * waits for others. */
+/* The gradient of a weight W through its spectral norm. Forward, z = x W / sigma with sigma = u^T W
+ * v; u and v count as constants. Besides the gradient of the product, dL/dW has the term -(sum dz z
+ * / sigma) v u^T. If samples or tokens are split over ranks, each rank adds the term for its own
+ * tokens, a partial sum like the gradient of the product. So no rank waits for others. */
 #include "planner/passes/graph/spectral.h"
 
 #include <assert.h>
 
 typedef struct SpectralNorm {
-    /* the weight, the vector u over its first indices, and the vector v over its last indices */
+    /* W; the vector over its first indices; the vector over its last indices */
     TensorId weight, of_rows, of_columns;
-    OpKind outer; /* the op that makes the outer product of the two vectors */
+    OpKind outer; /* the op that computes the outer product of the two vectors */
 } SpectralNorm;
 
-/* True for the products of the power iteration, which are sums that run once a step. */
+/* True for the products of the power iteration that computes sigma: sums that run once a step. */
 static bool sums_once(OpKind op)
 {
     return op_info(op)->flags & OP_ONCE && op_info(op)->reduce == REDUCE_sum;
 }
 
-/* Matches sigma = (W^T u) . v. The product node names W and u, and shows which indices belong to
- * each. */
+/* Matches the nodes that compute sigma = (W^T u) . v, and fills *norm. The node of W^T u names W
+ * and u, and its signature shows which indices of W each vector has. */
 static bool find_norm(const Graph *g, TensorId sigma, SpectralNorm *norm)
 {
     const Node *dot = &g->nodes.at[g->tensors.at[sigma].producer];
@@ -28,8 +27,7 @@ static bool find_norm(const Graph *g, TensorId sigma, SpectralNorm *norm)
     const Node *project = &g->nodes.at[g->tensors.at[dot->in[0]].producer];
     if (!sums_once(project->op)) return false;
     const Signature *sig = &op_info(project->op)->sig;
-    /* "k...": index k belongs to the first vector. "...n" and "kn...": index n belongs to the
-     * second vector */
+    /* in "k...", the first vector has k; in "...n" and "kn...", the second vector has n */
     const int before = sig->in[0].ellipsis;
     const bool keeps_rows = (sig->out[0].ellipsis >= 0) == (before != 1);
     norm->weight = project->in[0];
@@ -52,8 +50,8 @@ static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out
     return n;
 }
 
-/* Adds the node that computes -(sum of dz z over the features) / sigma for each token. The result
- * [b,s] is split like z, and is a partial sum on axes that split the features of z. */
+/* Appends the node that computes -(sum over the features of dz z) / sigma for each token. The
+ * result [b,s] is split like z, and is a partial sum on axes that split the features. */
 static TensorId add_dot(Job *job, NodeId divide)
 {
     Graph *g = &job->plan->graph;
@@ -81,9 +79,9 @@ static TensorId add_dot(Job *job, NodeId divide)
     return out;
 }
 
-/* Adds the node that computes the outer product. An axis that splits the weight splits the outer
- * product in the same way. On any other axis that splits tokens, each rank sums over its own
- * tokens. */
+/* Appends the node that adds the outer product to the gradient of the weight. An axis that splits
+ * the weight also splits the outer product. On another axis that splits tokens, each rank sums over
+ * its own tokens. */
 static bool add_outer(Job *job, NodeId divide, TensorId dot, const SpectralNorm *norm)
 {
     Graph *g = &job->plan->graph;
@@ -111,7 +109,7 @@ bool spectral_backward(Job *job, NodeId divide)
         return diag_error(job->diag, FAULT_internal, "graph-structure", f->loc,
                           "%s is divided by a value other than the norm of a weight",
                           g->tensors.at[f->in[0]].name);
-    if (!g->tensors.at[f->out[0]].grad) return true; /* no gradient reaches this node */
+    if (!g->tensors.at[f->out[0]].grad) return true; /* the loss does not depend on this node */
     TensorId dot = add_dot(job, divide);
     return dot && add_outer(job, divide, dot, &norm);
 }

@@ -1,11 +1,11 @@
-/* Gradients through a division by the spectral norm of a weight. */
+/* Gradients through the division by a spectral norm. */
 #ifndef TANDEM_PASSES_GRAPH_SPECTRAL_H
 #define TANDEM_PASSES_GRAPH_SPECTRAL_H
 
 #include "planner/passes/pass.h"
 
-/* Adds the contribution of node `divide`, which computes z = y / sigma, to the gradient of the
- * weight whose norm is sigma. The gradient of y follows from the op table as usual. Reports
- * "graph-structure" and returns false if sigma is not a spectral norm. */
+/* Node `divide` computes z = y / sigma, where sigma is the spectral norm of a weight. Appends the
+ * nodes that add its contribution to the gradient of this weight. (The gradient of y follows from
+ * ops.def.) If sigma is no spectral norm, reports "graph-structure" and returns false. */
 bool spectral_backward(Job *job, NodeId divide);
 #endif

@@ -1,33 +1,37 @@
-/* Transposed 8-bit operands. Except on compute capabilities 10 and 11 ("Blackwell"), 8-bit operands
- * must be contiguous along the summed index (cuBLAS' documentation, 8-bit data types). If an
- * operand of a product is not, the product becomes another form of its op, which reads a contiguous
- * operand: a transposed copy, which is made once for all readers. If the copy is made right after
- * the 8-bit operand, pass_fuse makes both in one kernel. If no other op reads the untransposed
- * form, it is not written. Tensors that the backward pass reads transposed are kept transposed. If
- * the backward pass gathers or recomputes them, they are transposed afterwards. In other
- * frameworks, the products transpose their operands themselves, and the frameworks' profiles charge
- * the time. */
+/* Transposed copies of 8-bit operands. On GPUs other than those of compute capability 10 and 11
+ * ("Blackwell"), an 8-bit operand must be contiguous along the summed index (cuBLAS' documentation,
+ * 8-bit data types). If an operand is not, the product becomes the "_along" form of its op
+ * (ops.def), which reads a transposed copy.
+ *
+ * One copy serves all readers. If it is computed right after the 8-bit operand, pass_fuse puts both
+ * into one kernel; the original is then written only if another op reads it. Tensors that the
+ * backward pass reads transposed are kept transposed, or are transposed again after they are
+ * gathered or recomputed.
+ *
+ * Not done for plans that predict other frameworks: their products transpose operands themselves,
+ * and the framework's profile includes this time. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/passes/graph/float8.h"
 
-/* The transposed copy of a tensor in one layout, and the node that makes it. */
+/* The transposed copy of a tensor in one layout, and the node that computes it. */
 typedef struct Turned {
     TensorId of;
-    Layout layout; /* layout of the tensor that is transposed */
+    Layout layout; /* layout of the tensor before it is transposed */
     Node node;
-    uint32_t next_of, next_at; /* next_of: the next copy of the same tensor; next_at: the next copy
-                                  that is made at the same node */
+    /* next entry of the list Turner.of, and of the list Turner.before or .behind; 0: the last */
+    uint32_t next_of, next_at;
 } Turned;
 
 typedef struct Turner {
     Job *job;
     Graph *g;
     LIST(Turned) turned;
-    uint32_t *of;              /* [tensor]: the index of its newest copy in `turned`; 0: none */
-    uint32_t *before, *behind; /* [node]: the first copy that is made before the node, and the first
-                                  that is made after it */
+    uint32_t *of; /* of[tensor]: list of its copies, the newest first; 0: none */
+    /* [node]: lists of the copies that are computed directly before, and directly behind the
+     * node */
+    uint32_t *before, *behind;
 } Turner;
 
 /* True if the products of this plan need operands that are contiguous along the summed index. */
@@ -43,16 +47,15 @@ static bool is_forward(const Graph *g, NodeId n)
     return n <= g->n_forward;
 }
 
-/* True if `quantise` runs in one pass, `reader` runs in the other, and the tensor would be
- * recomputed in between. */
+/* True if the forward pass quantises the tensor, the backward pass reads it (or the other way
+ * round), and it is recomputed in between. */
 static bool is_made_again(const Graph *g, NodeId quantise, NodeId reader)
 {
     if (is_forward(g, quantise) == is_forward(g, reader)) return false;
     return graph_is_made_again(g, g->nodes.at[quantise].out[0], g->nodes.at[reader].region);
 }
 
-/* For an operand whose summed indices come before the others: returns the op that moves the summed
- * indices to the end. */
+/* The summed indices of operand i come first. Returns the op that moves them to the end. */
 static OpKind turning(const Node *reader, uint32_t i)
 {
     const Signature *sig = &op_info(reader->op)->sig;
@@ -72,7 +75,8 @@ static OpKind turning(const Node *reader, uint32_t i)
     return OP_turn_last;
 }
 
-/* Makes the transposed copy: a tensor, and a node with the module and stage of `like`. */
+/* Adds the tensor of a transposed copy, and prepares the node that computes it, with the module and
+ * stage of node `like`. */
 static void make(Turner *t, OpKind op, const Node *like, Turned *one)
 {
     Graph *g = t->g;
@@ -104,7 +108,7 @@ static void make(Turner *t, OpKind op, const Node *like, Turned *one)
     one->node = n;
 }
 
-/* Returns the layout in which `reader` reads operand i. */
+/* Returns the layout in which `reader` needs operand i. */
 static Layout wanted(const Turner *t, const Node *reader, uint32_t i)
 {
     Layout l = {{0}};
@@ -117,7 +121,8 @@ static Layout wanted(const Turner *t, const Node *reader, uint32_t i)
     return l;
 }
 
-/* Returns the transposed copy of operand i that a product reads; makes it if there is none. */
+/* Returns the transposed copy of operand i of product `id`. Adds one if there is none in the layout
+ * that the product needs. */
 static TensorId turned(Turner *t, NodeId id, uint32_t i)
 {
     Graph *g = t->g;
@@ -147,7 +152,7 @@ static void append_all(Turner *t, uint32_t first)
     }
 }
 
-/* Rebuilds the list of nodes with the new nodes, and renumbers them. */
+/* Rebuilds g->nodes with the nodes of the copies, and changes all node ids. */
 static void rewrite(Turner *t, uint32_t n_tensors)
 {
     Graph *g = t->g;

@@ -1,6 +1,6 @@
-/* Makes units: groups of parameters that share a flat buffer. fsdp2 makes one for each block and a
- * root unit; ddp makes buckets. Without a data pass, all parameters join one unit that is whole on
- * every rank. */
+/* Groups parameters into units, each with one flat buffer (Unit in graph.h). fsdp2 makes a unit of
+ * each block, and a root unit of the rest; ddp makes buckets. Without data parallelism, all
+ * parameters are in one unit. */
 #include <assert.h>
 #include <string.h>
 
@@ -65,8 +65,8 @@ AxisSet own_axes(const Job *job, TensorId param)
 
 /* ---- frozen parameters ---- */
 
-/* True if the frozen parameters of a unit are whole on every data rank. ZeRO-1 and ZeRO-2 shard
- * only gradients and the state of the optimizer, and frozen parameters have neither. */
+/* True if every data rank stores all frozen parameters. ZeRO-1 and ZeRO-2 shard only gradients and
+ * optimizer state, and frozen parameters have neither. */
 static bool stays_whole(const Job *job)
 {
     const PassConfig *zero = pass_config(job, PASS_zero);
@@ -74,8 +74,8 @@ static bool stays_whole(const Job *job)
            (zero != NULL && zero->zero.strategy != ZERO_optim_grads_params);
 }
 
-/* Sets the dtype of a frozen unit between steps: the option's dtype. Without the option it is the
- * dtype of use, because parameters that are not trained need no copy in higher precision. */
+/* Sets the dtype of a frozen unit between steps: that of freeze { dtype }, or else the dtype in
+ * which ops use it, because parameters that are not trained need no copy of higher precision. */
 static void settle(const Job *job, Unit *u)
 {
     Graph *g = &job->plan->graph;
@@ -84,14 +84,14 @@ static void settle(const Job *job, Unit *u)
     for (uint32_t i = 0; i < u->params.n; i++)
         g->tensors.at[u->params.at[i]].rest_dtype = u->rest_dtype;
     if (!stays_whole(job)) return;
-    u->dtype = g->tensors.at[u->params.at[0]].dtype; /* every rank has the whole unit, so it is
-                                                        never gathered */
+    /* never gathered, because every rank has all of it */
+    u->dtype = g->tensors.at[u->params.at[0]].dtype;
     u->replicate = (AxisSet)(u->replicate | u->shard);
     u->shard = 0;
 }
 
-/* Moves the frozen parameters of a unit to a new unit, and returns the new unit. Returns the old
- * unit if all its parameters are frozen, and 0 if none is. */
+/* Moves the frozen parameters of unit `id` to a new unit, and returns that. Returns `id` if all its
+ * parameters are frozen; 0 if none is. */
 static UnitId separate(Job *job, UnitId id)
 {
     Graph *g = &job->plan->graph;
@@ -116,8 +116,7 @@ static UnitId separate(Job *job, UnitId id)
     return own;
 }
 
-/* Gives frozen parameters units of their own. These hold no trained parameters, and have the dtype
- * in which the parameters are used. */
+/* Gives frozen parameters units of their own, without trained parameters. */
 static void units_of_frozen(Job *job)
 {
     const UnitId n = job->plan->graph.units.n;

@@ -1,4 +1,5 @@
-/* The schedules of one direction: rank r holds stages r, r + p, ... */
+/* Schedules whose stages go round in one direction: rank r of p has the stages r, r + p, r + 2p,
+ * ... */
 #include "planner/passes/schedule/schedule.h"
 
 #include <assert.h>
@@ -21,8 +22,8 @@ static void one_f_one_b(Schedule *s, Arena *arena, uint32_t rank)
     }
 }
 
-/* Adds the k-th forward (or backward) action of a rank. n_ranks micro-batches go through all chunks
- * before the next n_ranks begin. */
+/* Appends the k-th forward (or backward) action of a rank in an interleaved schedule: n_ranks
+ * micro-batches pass through all of the rank's stages before the next n_ranks begin. */
 static void add_chunk(Schedule *s, Arena *arena, uint32_t rank, uint32_t chunks, uint32_t k,
                       bool backward)
 {

@@ -1,5 +1,5 @@
-/* Simulates a schedule to prove that it ends. If it does not end, reports the ranks that wait for
- * each other. */
+/* Simulates a schedule to prove that it ends. Otherwise reports the ranks that wait for each
+ * other. */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"
@@ -8,10 +8,12 @@ enum { DONE_F = 1, DONE_I = 2, DONE_W = 4, DONE_all = 7 };
 
 typedef struct SchedulePlayer {
     const Schedule *s;
-    uint8_t *done;                        /* [stage * n_microbatches + microbatch] */
+    /* [stage * n_microbatches + microbatch]: which of its actions have run (bits DONE_F, DONE_I,
+     * DONE_W) */
+    uint8_t *done;
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
-    /* [rank]: its next action, the time at which its newest action ended, and the number of stage
-     * activations that it keeps */
+    /* [rank]: index of its next action; the time when its last action ended; how many stage
+     * activations it keeps */
     uint32_t *at, *clock, *alive;
     uint32_t cap; /* the most stage activations that a rank may keep; 0: no limit */
 } SchedulePlayer;
@@ -57,8 +59,8 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* Sets *what to the action for which `a` waits; it may be an action of any rank. Returns false if
- * `a` waits for no action. */
+/* If action `a` cannot run yet, sets *what to an action, perhaps of another rank, for which it
+ * waits, and returns true. */
 static bool waits_for(const SchedulePlayer *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;
@@ -87,7 +89,7 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Performs an action whose inputs all exist. */
+/* Runs action `a`, whose inputs exist, on `rank`. */
 static void perform(SchedulePlayer *p, uint32_t rank, const Action *a)
 {
     const Schedule *s = p->s;
@@ -115,7 +117,7 @@ static bool is_full(const SchedulePlayer *p, uint32_t rank, const Action *a)
     return p->cap && a->kind == ACTION_F && p->alive[rank] >= p->cap;
 }
 
-/* Returns for example "pipeline rank 1: F of stage 1, micro-batch 0". */
+/* Returns an action as text: "pipeline rank 1: F of stage 1, micro-batch 0". */
 static Str text_of(Diag *d, uint32_t rank, const Action *a)
 {
     Str s = str_in(d->arena);
@@ -129,8 +131,8 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return locs->own && rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Returns the reason why an action is wrong regardless of what has run before; NULL if there is
- * none. */
+/* Returns why action `a` can never be right, whatever has run before, such as a stage of another
+ * rank; NULL: it may be right. */
 static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
@@ -153,8 +155,8 @@ static bool report_mistake(const ScheduleLocs *locs, uint32_t rank, const Action
                       str_text(&text), what);
 }
 
-/* Follows the waits from `rank` on until a rank occurs for the second time, and reports the circle
- * of ranks. */
+/* Goes from `rank` to the rank for which it waits, and so on, until a rank comes up again. Reports
+ * the cycle as "schedule-stuck". */
 static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint32_t rank, Diag *d)
 {
     const uint32_t begin = rank;
@@ -176,8 +178,7 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
     return false;
 }
 
-/* Runs the schedule until no rank can proceed. If `mistake` finds an action wrong, reports it and
- * returns false. */
+/* Runs actions until no rank can proceed. Reports and returns false if one can never be right. */
 static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;

@@ -1,5 +1,5 @@
-/* A schedule that the script lists itself. The lists show which rank runs which stage.
- * schedule_check then checks the order of the actions. */
+/* A schedule that the script lists itself. The lists show which rank has which stage;
+ * schedule_check then checks the order of actions. */
 #include "planner/passes/schedule/schedule.h"
 
 static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
@@ -7,7 +7,7 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Finds the rank of each stage: the rank that runs its forward actions. */
+/* Sets s->rank_of of each stage to the rank whose list has its forward actions. */
 static bool find_ranks(Schedule *s, const ScheduleLocs *locs, Diag *d)
 {
     for (uint32_t stage = 0; stage < s->n_stages; stage++) s->rank_of[stage] = UINT32_MAX;

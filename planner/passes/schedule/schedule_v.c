@@ -1,19 +1,19 @@
-/* The schedules in a V: rank r of p ranks holds stage r on the way down and stage 2p - 1 - r on the
- * way up. So rank 0 holds the first and the last stage. */
+/* V schedules: each of p ranks has two stages. Rank r has stage r (chunk 0, the way down the V) and
+ * stage 2p - 1 - r (chunk 1, the way up). So rank 0 has the first and the last stage. */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"
 
-/* The state of a rank while its list is written. */
+/* Appends actions to the list of one rank. */
 typedef struct RankWriter {
     Schedule *s;
     Arena *arena;
     uint32_t rank, stage[2];
-    uint32_t n_forward[2], n_backward[2]; /* [chunk]: the number of its actions so far */
-    Actions waiting;                      /* weight gradients that have not been written to the list
-                                             yet */
+    /* [chunk]: how many F, and how many B or I, have been appended */
+    uint32_t n_forward[2], n_backward[2];
+    Actions waiting; /* the W of all I; the first n_taken of them have been appended */
     uint32_t n_taken;
-    uint32_t limit; /* actions of micro-batches from this number on are not written */
+    uint32_t limit; /* drops the actions of micro-batches `limit` and later */
 } RankWriter;
 
 static RankWriter writer(Schedule *s, Arena *arena, uint32_t rank)
@@ -39,7 +39,7 @@ static void backward(RankWriter *w, int chunk)
     put(w, ACTION_B, w->stage[chunk], w->n_backward[chunk]++);
 }
 
-/* Writes an input gradient to the list. Its weight gradient is written later. */
+/* Appends the next I of a chunk. Its W waits until `weight` is called. */
 static void input(RankWriter *w, int chunk)
 {
     Action a = {ACTION_W, w->stage[chunk], w->n_backward[chunk]++};
@@ -47,7 +47,7 @@ static void input(RankWriter *w, int chunk)
     list_push(w->arena, &w->waiting, a);
 }
 
-/* Writes the oldest weight gradient that has not been written yet. */
+/* Appends the oldest W that waits. */
 static void weight(RankWriter *w)
 {
     assert(w->n_taken < w->waiting.n);
@@ -55,8 +55,7 @@ static void weight(RankWriter *w)
     put(w, ACTION_W, a.stage, a.microbatch);
 }
 
-/* At the end of the list, writes the remaining weight gradients of one chunk in the order of
- * micro-batches. */
+/* Appends the W of a chunk for micro-batches *done to up_to - 1, and advances *done. */
 static void weights_of(RankWriter *w, int chunk, uint32_t *done, uint32_t up_to)
 {
     while (*done < up_to) put(w, ACTION_W, w->stage[chunk], (*done)++);
@@ -68,9 +67,8 @@ static void input_and_weight(RankWriter *w, int chunk, uint32_t *done)
     weights_of(w, chunk, done, w->n_backward[chunk]);
 }
 
-/* The V needs a certain number of micro-batches to be full. If there are fewer, the list is written
- * for this number, and the actions of the additional micro-batches are left out. A schedule that
- * ends also ends with fewer micro-batches. */
+/* ZB-V needs at least 2p - 1 micro-batches. With fewer, the list is written for 2p - 1, and the
+ * actions of surplus micro-batches are dropped, which cannot make a rank wait for ever. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -104,8 +102,8 @@ void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
     assert(w.n_backward[1] == m);
 }
 
-/* Writes the eight steps of DeepSeek's schedule. Where DeepSeek runs a forward and a backward
- * action at the same time, this list runs them one after the other. */
+/* Appends the eight phases of DeepSeek's DualPipeV. Where it overlaps a forward and a backward
+ * action, this list has one after the other. */
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -132,7 +130,7 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
         forward(&w, 1);
         backward(&w, 0);
     }
-    /* the second half of these 2 (rank + 1) backward actions postpones its weight gradients */
+    /* the second half of these 2 (rank + 1) backward actions postpones W */
     for (uint32_t i = 0; i < 2 * (rank + 1); i++) (i > rank ? input : backward)(&w, (i + 1) % 2);
     for (uint32_t i = 0; i < behind; i++) {
         weight(&w);
@@ -149,11 +147,12 @@ typedef struct Greedy {
     Schedule *s;
     Arena *arena;
     RankWriter *ranks;
-    uint32_t *alive;      /* [rank]: the number of activations that it keeps */
-    uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + its start; 0: not started */
+    uint32_t *alive; /* [rank]: how many stage activations it keeps */
+    /* [stage * n_microbatches + microbatch]: 1 + the time step of its F; 0: not yet */
+    uint32_t *forward_at;
     uint32_t *backward_at;
     uint32_t now, cap;
-    /* [rank]: the number of activations of the way down that it keeps, and its limit; NULL: no
+    /* [rank]: how many stage activations of chunk 0 it keeps, and may keep; room_down = NULL: no
      * limit */
     uint32_t *alive_down, *room_down;
 } Greedy;
@@ -164,8 +163,8 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
     return when && when <= g->now;
 }
 
-/* Starts a forward action if one is possible. An action on the way up is preferred, because it
- * brings the micro-batch nearer to its backward actions, which release activations. */
+/* Runs an F if one is possible, and returns true. Prefers chunk 1: its micro-batch is nearer to its
+ * backward, which frees activations. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
     RankWriter *w = &g->ranks[rank];
@@ -208,8 +207,8 @@ static bool try_weight(Greedy *g, uint32_t rank)
     return true;
 }
 
-/* Writes the lists of all ranks, in time steps of one action. A rank prefers a forward action, then
- * an input gradient, then a weight gradient, which fills gaps and releases its activation. Returns
+/* Builds the lists of all ranks, one action for each rank and time step. A rank prefers F, then I,
+ * then W, which fills gaps and frees an activation. Sets *took to the number of time steps. Returns
  * false if no rank can proceed. */
 static bool run_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t *room_down,
                        uint32_t n_microbatches, Arena *arena, uint32_t *took)
@@ -243,8 +242,8 @@ bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_mic
 
 enum { QUARTER = 4, MOST_LESS = 3 * QUARTER + 2, MOST_SLOPE = 3 };
 
-/* Sets for each rank how many activations of the way down it may keep: `cap`, minus `less`, minus
- * `slope` for each earlier rank. `less` and `slope` are in quarters of an activation. */
+/* Sets room[r], how many activations of chunk 0 rank r may keep: cap - (less + slope * r) / 4,
+ * rounded, and between 1 and cap - 1. */
 static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t less, uint32_t slope)
 {
     for (uint32_t r = 0; r < n_ranks; r++) {
@@ -254,11 +253,10 @@ static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t l
     }
 }
 
-/* With half of the cap the greedy rule would get stuck. Forward actions on the way down (stages
- * below p) would fill all ranks and leave no room for forward actions on the way up. The way down
- * therefore gets less than the whole cap. Later ranks get a smaller part of the cap, because they
- * keep their activations of the way up for longer. A few values of this reduction are tried in
- * order, and the best one is kept. */
+/* With half of 1F1B's activations, the greedy rule alone gets stuck: F of chunk 0 fills all ranks,
+ * and no room is left for F of chunk 1. So chunk 0 gets less room than the cap. Later ranks get
+ * still less, because they keep their activations of chunk 1 longer. A few reductions are tried,
+ * and the one with the shortest schedule is used. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena)
 {
     uint32_t cap = schedule_v_half_cap(n_ranks), shortest = UINT32_MAX, took = 0;

@@ -1,8 +1,8 @@
-/* Tensor parallelism: column and row linears, and embedding, head and loss with a split vocabulary.
- * With `sequence`, the activations between a row linear and the next column linear are SPLIT(seq).
- * This pass only assigns layouts. The lowering inserts the collectives, including the easily
- * forgotten sums of norm-weight gradients. A plan by path patterns overrides the styles that the
- * model itself lists (tp_plan.c). */
+/* Tensor parallelism: splits the weights of linears by columns (outputs) or rows (inputs), and
+ * embedding, head and loss by the vocabulary. With `sequence`, activations between a row linear and
+ * the next column linear are split by tokens. The pass only sets layouts. Lowering inserts the
+ * collectives, also the sum of norm-weight gradients that is easily forgotten. tp { plan }, a table
+ * of path patterns, overrides the styles that the model lists (tp_plan.c). */
 #include <assert.h>
 #include <string.h>
 
@@ -15,11 +15,11 @@ typedef struct Tp {
     uint32_t size;
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
-    const bool *experts;   /* [tensor]: a parameter of experts */
-    /* The axes of tp that split each expert. The remaining axes of tp divide whole experts. */
+    const bool *experts;   /* experts[tensor]: it is a parameter of experts */
+    /* The entries of tp that split each expert. The others divide whole experts (folded ep). */
     AxisSet of_experts;
     uint32_t n_matched;
-    /* sizes that were refused; each size is reported once, not for each layer */
+    /* sizes that were refused. Each is reported once, not for each layer. */
     int64_t reported[16];
     uint32_t n_reported;
 } Tp;
@@ -48,14 +48,14 @@ static const char *segments(const Tp *tp, DealId order)
     return str_text(&s);
 }
 
-/* Returns the dimension of the parameter that tp splits; -1 if there is none. */
+/* Returns the dimension of the parameter that tp splits; -1: none. */
 static int cut_dim(const Tensor *t)
 {
     if (t->tp == TP_row) return t->row_dim;
     return t->tp == TP_column || t->tp == TP_vocab ? t->column_dim : -1;
 }
 
-/* True if the whole model can be split over n ranks of tp. */
+/* True if the whole model could be split over n ranks of tp. */
 static bool model_fits(const Tp *tp, uint32_t n)
 {
     const Graph *g = &tp->job->plan->graph;
@@ -76,8 +76,8 @@ static bool model_fits(const Tp *tp, uint32_t n)
     return true;
 }
 
-/* Adds a hint with the sizes of tp that the whole model allows. Sizes that only one weight allows
- * would be of no use, because another weight or the sequence might refuse them. */
+/* Adds a hint with the sizes of tp that fit the whole model. (Sizes that fit only the refused
+ * weight would be of no use.) */
 static void hint_sizes(const Tp *tp)
 {
     Str legal = str_in(tp->job->scratch);
@@ -103,7 +103,7 @@ static void refuse(Tp *tp, const Tensor *t, int dim, uint32_t parts)
     hint_sizes(tp);
 }
 
-/* True if the parameter is one of a state-space layer. */
+/* True for a parameter of a state-space layer. */
 static bool is_of_scan(const Graph *g, const Tensor *t)
 {
     const ModuleId layer = g->modules.at[t->module].parent;
@@ -178,8 +178,9 @@ static void place_param(Tp *tp, Tensor *t)
     split_on(tp, axes, &t->use, dim);
 }
 
-/* Returns a dimension if the node's output is a partial sum on tp, otherwise -1. Partial sums come
- * from row linears, embeddings with a split vocabulary, and sums of the rows of experts. */
+/* Returns -1 unless the node's output is a partial sum on tp, which comes from a row linear, an
+ * embedding with a split vocabulary, or the sum over a token's experts. Otherwise returns a
+ * dimension of the weight. */
 static int row_dim_of(const Graph *g, const Node *n)
 {
     if (op_collects_tokens(n->op)) return 0;
@@ -192,8 +193,8 @@ static int row_dim_of(const Graph *g, const Node *n)
     return -1;
 }
 
-/* Assigns SPLIT(seq) or WHOLE to the outputs of row linears and of split embeddings, which are
- * PARTIAL when they are computed. */
+/* Sets the layout of outputs that are partial sums on tp when they are computed: SPLIT(tokens) with
+ * `sequence`, so that lowering inserts a reduce_scatter; otherwise WHOLE, an all_reduce. */
 static void place_activations(Tp *tp)
 {
     Graph *g = &tp->job->plan->graph;
@@ -206,11 +207,13 @@ static void place_activations(Tp *tp)
             const Tensor *t = &g->tensors.at[n->in[i]];
             head = head || (t->role == ROLE_param && t->tp == TP_vocab && !looks_up);
         }
-        if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
+        /* without loss_parallel, logits are gathered over tp */
+        if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true;
         if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;
         out->use_is_fixed = true;
-        /* Experts have several rows for each token. Sums of rows are therefore scattered by
-         * features, and gathered only where a token is one row again. */
+        /* Inside experts, a token occurs once for each expert that it chose. The partial sums are
+         * scattered by features there, and gathered only after the results of a token's experts
+         * were summed. */
         const bool rows = op_dim(n->op, n->n_in, INDEX_experts) >= 0;
         const int features = op_dim(n->op, n->n_in, INDEX_features);
         if (rows && out->dim[features] % mesh_size(&tp->job->plan->mesh, tp->of_experts) == 0)

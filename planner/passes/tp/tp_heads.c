@@ -1,6 +1,7 @@
-/* Splits heads over tp. Groups (KV heads) are split first. If tp has more ranks than there are
- * groups, the outer axes of tp split the groups. The inner axes split the query heads of each
- * group. K and V are whole on the inner axes, so their gradients are summed over them. */
+/* Splits attention heads over tp. KV heads (groups) are split first. If tp has more ranks than
+ * there are KV heads, tp becomes several mesh axes (tp_refine). The outer ones split the KV heads,
+ * the inner ones the query heads of each KV head. K and V are whole on the inner axes, so their
+ * gradients are summed over them. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,8 +17,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Finds the dimensions of heads in argument `arg` of a product. The first `from` dimensions are
- * skipped. */
+/* Returns the head dimensions of argument `arg` of a product, counted from dimension `from` on. */
 static HeadDims dims_with(OpKind op, uint32_t arg, int from)
 {
     const int groups = op_dim(op, arg, INDEX_groups), heads = op_dim(op, arg, INDEX_heads);
@@ -27,7 +27,7 @@ static HeadDims dims_with(OpKind op, uint32_t arg, int from)
     return h;
 }
 
-/* True if the op takes query heads out of the output of a fused projection. */
+/* True if the op slices query heads out of the output of a fused projection. */
 static bool takes_heads(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -35,7 +35,8 @@ static bool takes_heads(OpKind op)
            op_dim(op, info->sig.n_in, INDEX_heads) >= 0;
 }
 
-/* Finds the fused projection, and its bias (0: none), from which a node takes query heads. */
+/* Node `taken` slices query heads. Sets *weight and *bias (0: none) to the parameters of the fused
+ * projection that it slices. */
 static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
 {
     const Node *made = &g->nodes.at[graph_product(g, taken->in[0])];
@@ -52,8 +53,8 @@ static void note_fused(const Graph *g, const Node *n, HeadDims *of)
     of[weight].fused = of[bias].fused = a->count;
 }
 
-/* True for ops on heads that are not products. They may read parameters that belong to heads:
- * sinks, a table of distances, parameters of a state-space layer. */
+/* True for ops on heads that are not products. Their parameters may have head dimensions: sinks, a
+ * table of biases by distance, parameters of a state-space layer. */
 static bool has_heads(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_compute && op_dim(op, 0, INDEX_groups) >= 0 &&
@@ -81,16 +82,16 @@ const HeadDims *tp_head_dims(Job *job)
     return of;
 }
 
-/* True if the parameter may have to be split by its heads. If the plan has path patterns, this is
- * true for every parameter, because patterns are read only later. */
+/* True if tp may split the parameter by its heads. With tp { plan } every parameter may be split,
+ * because the patterns are applied later. */
 static bool may_be_cut(const Job *job, const Tensor *t)
 {
     return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
 }
 
-/* Refines tp so that it fits all attention nodes. If the numbers of groups divide each other, tp is
- * split by each number in turn (for 2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise tp is split by
- * their greatest common divisor. */
+/* Splits tp into mesh axes that suit all attention layers. If their counts of KV heads divide each
+ * other, each count gets an axis: 2 and 4 KV heads on 8 ranks give 2 x 2 x 2. Otherwise tp is split
+ * once, at the greatest common divisor. */
 void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -146,9 +147,9 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
     return repeat % *rest == 0;
 }
 
-/* Handles fused projections. Several ranks along the inner axes of tp have the same groups, so a
- * fused projection is whole on these axes. Each rank computes all of it and takes its own query
- * heads. A projection that the plan leaves whole does not change. */
+/* A fused projection is whole on the inner mesh axes of tp, whose ranks share KV heads. Each rank
+ * computes all of it, and then slices its own query heads. A projection that the plan leaves whole
+ * stays so. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;

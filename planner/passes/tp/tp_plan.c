@@ -1,12 +1,12 @@
-/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles by path pattern. Each style
- * becomes marks on parameters and required layouts of activations, from which the lowering makes
- * the communication.
+/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles of modules by path pattern. A
+ * style splits the module's weight and requests layouts of its input or output; lowering inserts
+ * the communication that follows.
  *
- *   colwise            weight cut by its outputs; the output stays split
- *   colwise_rep        like colwise, but the output is whole
- *   rowwise            weight cut by its inputs (an embedding: by the vocabulary)
+ *   colwise            weight split by outputs; the output stays split
+ *   colwise_rep        like colwise, but the output is gathered
+ *   rowwise            weight split by inputs (an embedding: by the vocabulary)
  *   rowwise_rep        like rowwise, but the input is whole
- *   sequence_parallel  weights whole, output computed and kept split over the sequence */
+ *   sequence_parallel  whole weights; the output is computed and kept split by tokens */
 #include <assert.h>
 #include <string.h>
 
@@ -23,8 +23,7 @@ static bool is_column(TpPlanStyle s)
     return s == TP_PLAN_colwise || s == TP_PLAN_colwise_rep;
 }
 
-/* True if cross-entropy reads the tensor. The tensor is then the output of the head, whose
- * vocabulary may be split unevenly. */
+/* True if cross-entropy reads tensor t. Its vocabulary may then be split unevenly. */
 static bool feeds_loss(const Graph *g, TensorId t)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -36,8 +35,8 @@ static bool feeds_loss(const Graph *g, TensorId t)
     return false;
 }
 
-/* True for an index that the input, the weight and the output all have. Such an index counts
- * experts, which ep{} divides, not tp{}. */
+/* True if the op's first input also has this index of weight and output: it counts experts, which
+ * ep divides, not tp. */
 static bool is_of_all(const Binding *b, char letter)
 {
     for (int d = 0; d < b->n_dims[0]; d++)
@@ -45,8 +44,8 @@ static bool is_of_all(const Binding *b, char letter)
     return false;
 }
 
-/* Returns the first dimension of the weight that the output also has (column = true) or does not
- * have (row); -1 if there is none. */
+/* Returns the first dimension of the weight that the output has, too (column = true), or does not
+ * have (row); -1: none. */
 static int dim_to_cut(Job *job, const Node *n, bool column)
 {
     Binding b;
@@ -57,17 +56,18 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
             in_output = in_output || b.letter[n->n_in][k] == b.letter[1][d];
         if (in_output && is_of_all(&b, b.letter[1][d])) continue;
         const bool segments = op_role(n->op, b.letter[1][d]) ==
-                              INDEX_segments; /* an index of segments is never split */
+                              /* fused projections are never split between their segments */
+                              INDEX_segments;
         if (in_output == column && !segments) return d;
     }
     return -1;
 }
 
-/* How the patterns split weights. */
+/* The splits of weights that patterns have asked for so far. */
 typedef struct Asked {
     Job *job;
     const TpOptions *options;
-    uint32_t *of_param; /* [tensor]: 1 + the index of the pattern that split it; 0: none */
+    uint32_t *of_param; /* of_param[tensor]: 1 + index of the pattern that split it; 0: none */
     int8_t *dim;        /* [tensor] */
 } Asked;
 
@@ -104,8 +104,8 @@ static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
     }
 }
 
-/* Splits the bias of a column linear. The bias of a row linear stays whole, because it is added
- * after the sum over ranks. */
+/* Splits the bias of a column linear like its outputs. The bias of a row linear stays whole,
+ * because it is added after the sum over ranks. */
 static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
 {
     Graph *g = &a->job->plan->graph;
@@ -114,8 +114,8 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
     t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
     t->column_dim = 0;
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
-    const int behind = g->tensors.at[n->in[0]].n_dims - t->n_dims; /* the dimensions of the bias are
-                                                                      the last ones of the output */
+    /* the bias has the last dimensions of the output */
+    const int behind = g->tensors.at[n->in[0]].n_dims - t->n_dims;
     if (op_dim(made->op, made->n_in, INDEX_segments) == behind) t->column_dim = 1;
 }
 
@@ -126,8 +126,8 @@ static bool is_weighted(const Graph *g, const Node *n)
     return weighs && g->tensors.at[n->in[1]].role == ROLE_param;
 }
 
-/* Fills plan->of_module. Reports a module that two patterns with different styles name. Returns the
- * number of matches. */
+/* Sets plan->of_module. Reports a module that matches two patterns with different styles. Returns
+ * how many modules match. */
 static uint32_t resolve(Job *job, const Patterns *patterns, TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
@@ -159,7 +159,7 @@ static bool is_within(const Graph *g, ModuleId module, ModuleId outer)
     return false;
 }
 
-/* Returns the last node of a module, whose output is the module's output. */
+/* Returns the last node of a module, whose output is the module's. */
 static NodeId last_node(const Graph *g, ModuleId module)
 {
     for (NodeId id = g->nodes.n; id-- > 1;)
@@ -167,7 +167,7 @@ static NodeId last_node(const Graph *g, ModuleId module)
     return 0;
 }
 
-/* True if the module has an output of its own of shape [batch, seq, ...]. */
+/* True if the output of a module has the shape [samples, tokens, ...]. */
 static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId module)
 {
     const Graph *g = &job->plan->graph;
@@ -178,8 +178,8 @@ static bool leaves_sequence(const Job *job, const DimRoles *roles, ModuleId modu
            roles_dim(&roles[g->nodes.at[last].out[0]], INDEX_tokens) >= 0;
 }
 
-/* Checks the styles. A module that is to be split must have a weight. A module whose output is to
- * be split over the sequence must have an output with a sequence. */
+/* Checks that each style suits its modules: colwise and rowwise need a weight, sequence_parallel an
+ * output with tokens. */
 static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
@@ -193,7 +193,7 @@ static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
         if (!i || told[i]) continue;
         bool sequence = patterns->at[i - 1].style == TP_PLAN_sequence_parallel;
         if (sequence ? leaves_sequence(job, roles, m) : has[m]) continue;
-        told[i] = true; /* one message for each pattern, not for each layer */
+        told[i] = true; /* one report for each pattern, not for each layer */
         diag_error(job->diag, FAULT_input, "tp-style", patterns->at[i - 1].loc,
                    "'%s' = \"%s\": nn.%s (%s) cannot be split that way", patterns->at[i - 1].path,
                    style_names[patterns->at[i - 1].style], g->modules.at[m].class_,
@@ -235,7 +235,7 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan)
     return n;
 }
 
-/* Requires layout `on` for an activation, on all axes of tp. */
+/* Requests layout `on` for an activation on all mesh axes of tp. */
 static void require(const Job *job, TensorId tensor, int8_t on)
 {
     Tensor *t = &job->plan->graph.tensors.at[tensor];
