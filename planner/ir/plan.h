@@ -112,10 +112,10 @@ typedef struct Buffer {
     BufferId parent; /* for a view: the root that contains it; 0: this is a root */
     uint64_t offset; /* bytes from the start of the arena (root) or of the parent (view) */
     Pc first, last;  /* first and last instruction that uses the buffer or a view of it */
-    /* The graph tensor whose value the buffer contains. For a parameter: its weights as they are
-     * used, or their gradient. 0 for flat buffers, which contain many tensors. */
+    /* The graph tensor whose value the buffer contains, such as an activation, a weight as ops use
+     * it, or a gradient. 0 for flat buffers, which contain many tensors. */
     TensorId tensor;
-    UnitId unit; /* flat buffers and their views: the unit whose parameters they contain; else 0 */
+    UnitId unit;         /* the unit whose weights, gradients or moments it contains; 0: none */
     uint32_t microbatch; /* the micro-batch of the value. Only messages and listings use it. */
     /* keeps its value from one step to the next: parameters, optimizer state, gradient
      * accumulators */

@@ -22,8 +22,8 @@ bool rows_uneven(const Shape *s, const Deals *deals)
     return s->n_dims >= ROWS_DIMS && deal_is_rows(deals, s->deal[ROOMS]);
 }
 
-/* Returns how many rows all experts together get from the samples of a rank: each token makes
- * top_k. */
+/* Returns how many rows all experts together get from the samples of a rank: each token gives
+ * top_k rows. */
 static int64_t choices(const Shape *s, const Mesh *mesh, const Deals *deals)
 {
     const Deal *d = &deals->deals.at[s->deal[ROOMS]];

@@ -1,5 +1,5 @@
-/* Binds an op's indices to the dimensions of its arguments, and answers what follows from its
- * row of the table of ops. */
+/* Binds ops to dimensions, and answers questions about an op from its signature and its
+ * attributes. */
 #include "planner/ir/op/op.h"
 
 #include <assert.h>
@@ -11,8 +11,8 @@
 #include "planner/ir/op/op_private.h"
 #include "planner/ir/window.h"
 
-/* A stored result of op_bind. Equal layers bind the same op to the same dimensions, and every pass
- * binds them again, so results are reused. */
+/* A result of op_bind that is kept for reuse: equal layers bind the same op to the same dimensions,
+ * and every pass binds them again. */
 typedef struct BoundShape {
     OpKind op; /* OP_none: empty */
     uint32_t n_in, n_out;
@@ -22,8 +22,8 @@ typedef struct BoundShape {
 } BoundShape;
 enum { BOUNDS = 1024 };
 
-/* Each thread has stored bindings [BOUNDS], whose memory is allocated when the thread first binds.
- * Thread-local memory would be zeroed at the start of every process and thread. */
+/* Each thread has a hash table of BOUNDS results. It is allocated at the thread's first use: as
+ * thread-local memory, it would be zeroed at the start of every thread. */
 static pthread_key_t bounds_key;
 static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
 static void bounds_make_key(void)
@@ -67,7 +67,7 @@ static void keep_dims(BoundShape *bound, uint32_t first, const Dims *dims, uint3
     }
 }
 
-/* True if a BoundShape can hold these dimensions: all are known, and there are not too many. */
+/* True if a BoundShape has room for these dimensions, and all of them are known. */
 static bool can_keep(const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -128,8 +128,7 @@ bool op_is_rowwise(OpKind op)
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;
     if (sig->n_in == 0 || sig_uses(sig, 'h'))
-        return false; /* an op on fields is not rowwise: its
-                       * points are not rows of features */
+        return false; /* fields have points, not rows of features */
     for (uint32_t i = 0; i < sig->n_in; i++)
         for (int d = 0; d < sig->in[i].n_dims; d++) {
             const SigDim *dim = &sig->in[i].dim[d];
@@ -164,7 +163,7 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
             assert(reduce != REDUCE_none);
             return reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
         }
-    return WHOLE; /* the op has no input, so each rank computes the whole output */
+    return WHOLE; /* an op without inputs: each rank computes the whole output */
 }
 
 static bool has_letter(const Binding *b, uint32_t arg, char letter)
@@ -189,7 +188,7 @@ char op_looked_up(OpKind op, const Binding *b, uint32_t arg)
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const Signature *sig = &op_info(op)->sig;
-    int64_t n = 1; /* size of the index that only the larger side has, if any */
+    int64_t n = 1; /* the size of the index that the slice has in place of F; 1 if it has none */
     for (uint32_t i = 0; i < b->n_letters; i++) {
         char letter = b->letters[i];
         bool in = sig_term_uses(&sig->in[0], letter), out = sig_term_uses(&sig->out[0], letter);
@@ -237,7 +236,7 @@ static bool is_windowed_attention(OpKind op)
     return sig_uses(&op_info(op)->sig, 'X') && sig_uses(&op_info(op)->sig, 'M');
 }
 
-/* Sets the sizes that follow from the attributes alone, without the inputs. */
+/* Sets the sizes that an op's attributes state, such as the groups of channels or the window. */
 static void known_sizes(OpKind op, const Attrs *attrs, int64_t size['z' + 1])
 {
     const Signature *sig = &op_info(op)->sig;

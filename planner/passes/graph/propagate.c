@@ -145,8 +145,8 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
         int8_t on = wanted_by_all(job, t, a);
         if (layout_is_split(on)) at->use.on[a] = on;
     }
-    /* An axis no longer splits the tokens, but the op still computes them split, so the deal
-     * stays. */
+    /* The op computes the tensor with its tokens split, so dimension d keeps its deal even if `use`
+     * no longer splits it. */
     const Shape s = {.n_dims = at->n_dims, .layout = at->use};
     for (int d = 0; d < at->n_dims; d++)
         if (shape_parts(&s, &job->plan->mesh, d) == 1 && at->deal[d]) return;
@@ -188,8 +188,8 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* Returns the index letter by which `axis` should divide the node's work; 0: all its ranks do
- * all. */
+/* Returns the index letter by which `axis` should divide the node's work; 0: all
+ * ranks along `axis` do the same work. */
 static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
