@@ -1,5 +1,5 @@
-/* A thin wrapper around SQLite. Every call of SQLite is checked, and every failure becomes a
- * diagnostic. db_open.c opens files. */
+/* The wrapper around SQLite, except opening files (db_open.c). The result of every SQLite call is
+ * checked, and every failure becomes a diagnostic. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ void db_fail(Db *db, Diag *d, const char *doing)
     if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full, but no stored data was lost");
 }
 
-/* Returns the first words of a statement, without values, as a name for it in messages. */
+/* Returns the beginning of the SQL statement up to the first "(", ";" or line end, to name the
+ * statement in messages without its values: "INSERT INTO run". */
 static const char *first_words(const char *sql, char *to, size_t room)
 {
     size_t n = strcspn(sql, "(;\n");
@@ -51,11 +52,11 @@ bool db_commit(Db *db, Diag *d)
 
 void db_rollback(Db *db)
 {
-    /* SQLite may have ended the transaction because of the failure; then there is nothing to roll
-     * back */
+    /* some failures, such as a full disk, make SQLite roll back by itself; then no transaction is
+     * open */
     if (sqlite3_get_autocommit(db->sqlite)) return;
-    /* this may fail for lack of memory; closing the store then rolls back, and no new transaction
-     * can begin */
+    /* a failed ROLLBACK leaves the transaction open. Then no new one can begin, and closing the
+     * store rolls back */
     (void)sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
 }
 
@@ -81,7 +82,8 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         sqlite3_reset(st->sqlite);
         return st;
     }
-    /* allocate this first: if memory runs out here, no statement of SQLite must be left open */
+    /* allocate first: arena_alloc does not return if memory runs out, and a statement prepared
+     * before it would never be finalized */
     DbStatement *to = arena_alloc(db->arena, sizeof *to);
     *to = (DbStatement){.db = db, .sql = arena_dup(db->arena, sql)};
     sqlite3_stmt *st = NULL;
@@ -92,7 +94,7 @@ static DbStatement *statement_of(Db *db, Diag *d, const char *sql)
         db_fail(db, d, first_words(sql, words, sizeof words));
         return NULL;
     }
-    /* the text must contain only one statement */
+    /* `sql` must contain exactly one statement */
     assert(st != NULL && rest[strspn(rest, " \n\t;")] == 0);
     to->sqlite = st;
     to->next = db->statements;
@@ -187,7 +189,7 @@ double db_double(DbStatement *st, int column)
 const char *db_text(DbStatement *st, int column)
 {
     assert(has_column(st, column));
-    /* sqlite3_column_text returns NULL for the value NULL, but also if memory runs out */
+    /* sqlite3_column_text returns NULL for the SQL value NULL, but also if memory runs out */
     const bool is_null = db_is_null(st, column);
     const char *text = (const char *)sqlite3_column_text(st->sqlite, column);
     if (text == NULL && !is_null) arena_full();
@@ -197,7 +199,7 @@ const char *db_text(DbStatement *st, int column)
 const void *db_blob(DbStatement *st, int column, size_t *bytes)
 {
     assert(has_column(st, column));
-    /* read the size first: a size above 0 without a blob means that memory has run out */
+    /* read the size first: with a size above 0, a NULL blob means that memory ran out */
     *bytes = (size_t)sqlite3_column_bytes(st->sqlite, column);
     const void *blob = sqlite3_column_blob(st->sqlite, column);
     if (blob == NULL && *bytes > 0) arena_full();

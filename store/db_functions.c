@@ -1,13 +1,13 @@
-/* SQL functions that Tandem adds to SQLite, for migrations and seals. */
+/* SQL functions that Tandem registers with SQLite, for migrations and for seals (seals.h). */
 #include "planner/base/str.h"
 #include "store/db_private.h"
 #include "store/pack.h"
 
-/* tandem_pack(TEXT): returns the text in the packed form of pack.c. Migrations use it to convert
- * texts. */
+/* tandem_pack(TEXT): returns the text compressed as in pack.h. A migration uses it to convert a
+ * column of texts. */
 static void pack_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
-    /* a value of NULL gives NULL */
+    /* returns NULL for NULL */
     if (n != 1 || sqlite3_value_type(values[0]) == SQLITE_NULL) return;
     const void *text = sqlite3_value_text(values[0]);
     if (text == NULL) {
@@ -21,9 +21,9 @@ static void pack_function(sqlite3_context *context, int n, sqlite3_value **value
     arena_free(arena);
 }
 
-/* Adds a value to a digest, with its type and length. So bytes cannot move from one value to the
- * next without changing the digest. Each step hashes the digest so far, so the order of values
- * counts. Returns false if there is no memory for the value's bytes. */
+/* Adds a value to *digest, the hash of all values before it: the new digest is the hash of (old
+ * digest, type, length, content). Type and length are included so that ("ab", "c") and ("a", "bc")
+ * differ. Returns false if SQLite has no memory for the value's bytes. */
 static bool add_value(uint64_t *digest, sqlite3_value *value)
 {
     struct {
@@ -47,7 +47,7 @@ static bool add_value(uint64_t *digest, sqlite3_value *value)
     return true;
 }
 
-/* tandem_digest(VALUE, ...): returns 64 bits that depend on all values and on their order. */
+/* tandem_digest(VALUE, ...): returns a 64-bit hash of the values, which depends on their order. */
 static void digest_function(sqlite3_context *context, int n, sqlite3_value **values)
 {
     uint64_t digest = 0;
@@ -59,8 +59,8 @@ static void digest_function(sqlite3_context *context, int n, sqlite3_value **val
     sqlite3_result_int64(context, (sqlite3_int64)digest);
 }
 
-/* tandem_total(INTEGER): an aggregate that returns the sum modulo 2^64. It does not depend on the
- * order of rows, and cannot overflow. */
+/* tandem_total(INTEGER): an aggregate function, the sum modulo 2^64. SQLite's own sum() reports an
+ * error when it overflows. */
 static void total_step(sqlite3_context *context, int n, sqlite3_value **values)
 {
     uint64_t *sum = sqlite3_aggregate_context(context, sizeof *sum);

@@ -1,7 +1,7 @@
-/* Opens a store. Reads the header before SQLite touches the file, refuses files of other programs,
- * and then migrates. A new store is built under a temporary name, and gets its own name when it is
- * complete, so no process sees an incomplete store. If two processes create it at the same time,
- * the store of the first one remains. */
+/* Opens a store. Reads the file's header before SQLite touches it, refuses other programs' files,
+ * and then runs migrations. A new store is built under a temporary name and gets its own name when
+ * it is complete, so no process sees an incomplete store. If two processes create it at the same
+ * time, the first one's file stays. */
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,8 @@ typedef struct Opening {
     bool read_only;
     const char *const *migrations;
     uint32_t n;
-    /* statements that make the tables of a new file; NULL ends the list; NULL: no list */
+    /* statements that create the tables of a new file, ended by NULL; NULL: run all migrations
+     * instead */
     const char *const *fresh;
     Diag *d;
 } Opening;
@@ -58,8 +59,8 @@ static uint32_t big_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* True if the file has a log that is not empty. The log may hold pages that are not in the file
- * yet. */
+/* True if the store has a non-empty log file: a write-ahead log or a rollback journal. Pages in a
+ * log may be missing in the store's file. */
 static bool has_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -71,9 +72,10 @@ static bool has_log(const Opening *o)
     return false;
 }
 
-/* Checks the file by its header only, without writing. Another process may be copying its log into
- * the file; it begins with the first page and removes the log at the end. Therefore the header is
- * read first, then the log, then the length. */
+/* Checks the file by its first 100 bytes and its length, without SQLite and without writing.
+ * Another process may be copying its write-ahead log into the file at this moment; it starts with
+ * the first page and deletes the log last. Therefore read the header first, then look for the log,
+ * then get the length: if no log is there, the file is complete. */
 static bool header_is_ours(const Opening *o)
 {
     unsigned char header[HEADER_BYTES];
@@ -103,8 +105,9 @@ static bool header_is_ours(const Opening *o)
     return !is_newer(o, (int64_t)big_endian(header + 60, 4));
 }
 
-/* True if the file system lets processes share memory, which a write-ahead log needs. Network file
- * systems do not. The numbers come from linux/magic.h and from the sources of the file systems. */
+/* True if processes can share memory through a file of this file system, which a write-ahead log
+ * needs. Network file systems cannot. The magic numbers come from linux/magic.h and from the
+ * sources of the file systems. */
 static bool has_shared_memory(const char *path)
 {
     static const uint32_t without[] = {
@@ -132,25 +135,25 @@ static bool is_there(const char *path)
     return stat(path, &about) == 0;
 }
 
-/* True if a log can be beside the store, because it exists or can be created. Otherwise errno has
- * the reason. */
+/* True if a write-ahead log exists beside the store, or can be created there. Otherwise errno says
+ * why not. */
 static bool takes_a_log(const char *path, Arena *arena)
 {
     return is_there(arena_print(arena, "%s-wal", path)) ||
            access(folder_of(path, arena), W_OK) == 0;
 }
 
-/* Checks that the store can be written. SQLite opens a file even if it can write neither the file
- * nor a log beside it. The error would come only with the first row, after its values were
- * measured. */
+/* Checks that the store and a log beside it can be written. SQLite opens a store even if it cannot
+ * write there; without this check, the error would come only when the first row is written, after a
+ * long measurement. */
 static bool may_be_written(const Opening *o)
 {
     Arena *arena = o->d->arena;
     struct stat about;
     const char *what = "it";
     bool may = access(o->path, W_OK) == 0 || errno == ENOENT;
-    /* if the store is a symbolic link, its log is beside the link's target, where SQLite
-     * finds it */
+    /* the log of a symbolic link is created beside the link's target, so the link's own folder does
+     * not matter */
     if (may && (lstat(o->path, &about) != 0 || !S_ISLNK(about.st_mode))) {
         what = "its folder";
         may = takes_a_log(o->path, arena);
@@ -161,9 +164,10 @@ static bool may_be_written(const Opening *o)
     return false;
 }
 
-/* Returns the URI with which SQLite reads a store that no process can change, or NULL if one can. A
- * log needs shared memory, which is a file beside the store. If this file cannot be created and
- * there is no log, no process can change the store. */
+/* If no process can write to the store now, returns the URI with which SQLite reads it without a
+ * log (immutable=1); otherwise returns NULL. Readers of a log need a shared-memory file beside the
+ * store. On a read-only medium this file cannot be created, but if there is no log either, the
+ * store cannot change. */
 static const char *unchanging(const char *path, Arena *arena)
 {
     if (takes_a_log(path, arena)) return NULL;
@@ -175,8 +179,8 @@ static const char *unchanging(const char *path, Arena *arena)
     return str_text(&uri);
 }
 
-/* Connects to the file `path`. Messages name the store, even while it is built under
- * another name. */
+/* Connects to the file `path`. Messages name o->path, the store's final name, even while a new
+ * store has its temporary name. */
 static Db *connect(const Opening *o, const char *path, int flags)
 {
     Arena *arena = arena_new();
@@ -186,7 +190,7 @@ static Db *connect(const Opening *o, const char *path, int flags)
     arena_at_end(arena, db_release, db);
     const char *uri = flags & SQLITE_OPEN_READONLY ? unchanging(path, arena) : NULL;
     if (uri != NULL) path = uri, flags |= SQLITE_OPEN_URI;
-    /* SQLite must not read a path as a URI */
+    /* SQLite would read a path such as "file:a.db" as a URI, so "./" goes before it */
     if (uri == NULL && strncmp(path, "file:", 5) == 0) path = arena_print(arena, "./%s", path);
     flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     if (sqlite3_open_v2(path, &db->sqlite, flags, NULL) != SQLITE_OK) {
@@ -200,7 +204,7 @@ static Db *connect(const Opening *o, const char *path, int flags)
     db_add_functions(db->sqlite);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    /* until the file is accepted, closing it must not copy the log into it */
+    /* until the header and version are accepted, closing must not copy a log into the file */
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (db_exec(db,
                 "PRAGMA foreign_keys=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; "
@@ -220,7 +224,9 @@ static int64_t user_version(Db *db, Diag *d)
     return version;
 }
 
-/* Runs migration number `version`, unless another process has run it meanwhile. */
+/* Runs the next migration, from the file's user_version to the version above it, in one
+ * transaction. Another process may have run it in the meantime; the version is therefore read again
+ * inside the transaction. */
 static bool migrate_once(Db *db, const Opening *o)
 {
     char set_version[64];
@@ -254,8 +260,8 @@ static bool migrate(Db *db, const Opening *o)
     }
 }
 
-/* Returns the first problem that quick_check found. The first line of its report only has the name
- * of the database. */
+/* Returns the first problem in the output of quick_check. Its first line, "*** in database main
+ * ***", only names the database. */
 static const char *first_finding(DbStatement *st)
 {
     const char *text = db_text(st, 0), *line = strchr(text, '\n');
@@ -273,9 +279,9 @@ static bool is_sound(Db *db, const Opening *o, off_t size)
     return is_ok;
 }
 
-/* Chooses the write-ahead log where processes can share memory. The file stores this choice, so
- * only the first opening makes it. If another connection is active, its choice remains, which is
- * fine. */
+/* Sets the journal mode: a write-ahead log if processes can share memory, otherwise a rollback
+ * journal (DELETE). The mode is stored in the file, so usually it is already set. While another
+ * connection is open, the mode cannot change; then the present one is used. */
 static bool choose_journal(Db *db, const char *path, const Opening *o)
 {
     const bool wal = has_shared_memory(path);
@@ -300,8 +306,8 @@ static void allow_checkpoint_on_close(Db *db)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
 }
 
-/* Makes the tables of a new file in the form that they have after all migrations. Also sets the
- * application's id, in the same transaction. */
+/* Creates the tables of a new file as they are after all migrations, and sets its application_id
+ * and user_version, in one transaction. */
 static bool make_tables(Db *db, const Opening *o)
 {
     char set_version[64], set_id[64];
@@ -329,9 +335,10 @@ static bool sync_file(const char *path)
     return is_done;
 }
 
-/* Refuses to create a store beside a log that an earlier store of this name left. The log has that
- * store's last pages, which a new store must neither use nor delete. A process that creates the
- * store right now does no harm, because it links the store's name before its log appears. */
+/* Refuses to create a store if an old log with its name exists, whose store is missing. The log
+ * contains the last pages of that store: a new store must neither apply nor delete it. A process
+ * that creates the store at this moment is not mistaken for this case: it gives the store its name
+ * before the log appears. */
 static bool refuses_stray_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -346,15 +353,15 @@ static bool refuses_stray_log(const Opening *o)
     return false;
 }
 
-/* Builds the store under a temporary name, then links it to its own name. No other process uses the
- * file before that, and no command uses it after a crash. So SQLite keeps its journal in memory and
- * does not wait for the disk; the complete file is synchronised once. The folder is not
- * synchronised here: SQLite does that before the first row, when it creates the log. */
+/* Builds the store under a temporary name, then links it to its own name. Before that, no other
+ * process uses the file, and after a crash nobody does. So SQLite keeps its journal in memory and
+ * does not wait for the disk; only the finished file is synchronised, once. The folder is not
+ * synchronised here: SQLite does that when it creates the log for the first row. */
 static bool create(const Opening *o)
 {
     Arena *arena = arena_new();
     const char *draft = arena_print(arena, "%s.new-%ld", o->path, (long)getpid());
-    unlink(draft); /* a process with the same id may have been killed and have left this file */
+    unlink(draft); /* a killed process with the same id may have left this file */
     unlink(arena_print(arena, "%s-journal", draft));
     Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     bool is_built = db != NULL &&
@@ -363,9 +370,9 @@ static bool create(const Opening *o)
     db_close(db);
     if (is_built && !sync_file(draft)) is_built = refuse(o, "store-open", strerror(errno));
     bool is_named = is_built && link(draft, o->path) == 0;
-    /* another process has created the store first, which is fine */
+    /* EEXIST: another process has just created the store, which is as good */
     if (is_built && !is_named && errno == EEXIST) is_named = true;
-    /* this file system has no hard links, so rename instead */
+    /* for a file system without hard links */
     if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true;
     if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
     unlink(draft);
@@ -373,8 +380,8 @@ static bool create(const Opening *o)
     return is_named;
 }
 
-/* Removes files NAME.new-PID of processes that were killed while they built the store. A file stays
- * as long as any process, even of another program, has this id. */
+/* Deletes the temporary files NAME.new-PID of processes that were killed while they built a store.
+ * A file stays if a process with this PID runs, even if it is another program. */
 static void remove_stray_drafts(const Opening *o)
 {
     Arena *arena = arena_new();
@@ -456,9 +463,9 @@ static int count_ops(void *self)
     return db->ops_left <= 0;
 }
 
-/* Another program wrote the tables, perhaps with bad intent, so nothing that the file defines may
- * be executed. Reading is limited in work and memory. The limits are far above what an honest file
- * of this length needs. */
+/* The file may come from an attacker, so its views and triggers are disabled, and reading is
+ * limited in work (virtual machine instructions) and memory. The limits are far above what an
+ * honest file of this length needs. */
 Db *db_open_foreign(const char *path, Diag *d)
 {
     const Opening o = {path, true, NULL, 0, NULL, d};
@@ -472,7 +479,7 @@ Db *db_open_foreign(const char *path, Diag *d)
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
     sqlite3_progress_handler(db->sqlite, FOREIGN_LOOK_OPS, count_ops, db);
-    /* a limit for the whole process, until db_close */
+    /* SQLite's heap limit holds for the whole process; db_release removes it */
     sqlite3_hard_heap_limit64(foreign_heap_bytes);
     db->limits_heap = true;
     return db;

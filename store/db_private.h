@@ -1,4 +1,4 @@
-/* Declarations that only db.c, db_open.c and db_functions.c share. */
+/* The structs of the wrapper, which only db.c, db_open.c and db_functions.c may use. */
 #ifndef TANDEM_STORE_DB_PRIVATE_H
 #define TANDEM_STORE_DB_PRIVATE_H
 
@@ -14,22 +14,23 @@ struct DbStatement {
 };
 
 struct Db {
-    Arena *arena; /* also contains this struct */
+    Arena *arena; /* owns this struct and the statements */
     sqlite3 *sqlite;
     const char *path;
     DbStatement *statements;
-    /* state while another program's file is read */
-    int64_t ops_left; /* steps of SQLite's virtual machine that reading may still take */
+    /* db_open_foreign: instructions of SQLite's virtual machine that reading may still execute */
+    int64_t ops_left;
     bool limits_heap;
 };
 
-/* Releases everything that the connection has, except its arena. */
+/* Finalizes all statements and closes the connection of `self`, a Db. Called when db->arena is
+ * freed. */
 void db_release(void *self);
 
-/* Adds the SQL functions of db_functions.c to a connection. */
+/* Registers the SQL functions tandem_pack, tandem_digest and tandem_total. */
 void db_add_functions(sqlite3 *sqlite);
 
-/* Reports SQLite's newest error as a diagnostic: "cannot <doing>: ...". */
+/* Reports SQLite's last error on this connection as the diagnostic "cannot <doing>: ...". */
 void db_fail(Db *db, Diag *d, const char *doing);
 
 #endif

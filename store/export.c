@@ -1,4 +1,5 @@
-/* Exports tables as CSV, and the recipe of a stored plan. */
+/* Exports tables as CSV, and reads the recipe of a stored plan: the scripts from which it can be
+ * built again. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,8 +27,8 @@ static void add_field(Str *out, const char *text)
     if (quoted) str_add(out, "\"");
 }
 
-/* Lists the columns of a table, and for each the expression that prints it: a blob is printed in
- * hexadecimal. */
+/* Writes the column names of table `name` to `heads`, and to `query` the SQL expression that prints
+ * each column (a blob in hexadecimal). Returns the number of columns. */
 static uint32_t list_columns(Db *db, const char *name, Str *heads, Str *query, Diag *d)
 {
     uint32_t n = 0;
@@ -56,7 +57,7 @@ bool store_csv(Store *store, const char *name, Str *out, Diag *d)
     Str heads = str_in(out->arena), query = str_in(out->arena);
     str_add(&query, "SELECT");
     const uint32_t n = list_columns(db, name, &heads, &query, d);
-    /* no user input: the name comes from the file's own catalogue */
+    /* `name` is not user input here: is_table has found it in the file's own catalogue */
     str_print(&query, " FROM \"%s\"", name);
     str_print(out, "%s\n", str_text(&heads));
     DbStatement *st = db_prepare(db, d, str_text(&query), "");

@@ -1,6 +1,6 @@
-/* Copies the rows of another store. Plans, scripts and answers have keys made from their content,
- * so equal rows have equal keys. Runs get new numbers. The temporary table `moved` has the old and
- * the new number of each run. */
+/* Copies the rows of another store, attached as `other`. The keys of plans, scripts and answers are
+ * hashes of their content, so equal rows have equal keys. Runs get new ids: the temporary table
+ * `moved` maps the id of each run of `other` (old) to its id here (new). */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -21,12 +21,14 @@ static const char contents[] =
     "INSERT OR IGNORE INTO role(plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers) SELECT plan, program, purpose, stage, first_rank, n_ranks, bytes,"
     " n_instructions, n_buffers FROM other.role;\n"
-    /* a proof of this store is kept even if it is damaged; proving the plan again replaces it */
+    /* keep the proof that this store has, even a damaged one; verifying the plan again replaces it
+     */
     "INSERT OR IGNORE INTO proof(plan, build, made_at) SELECT plan, build, made_at FROM "
     "other.proof;\n";
 
-/* Copies runs that this store lacks. Two predictions are the same if their keys are equal. Two
- * measurements are the same if their dates and step times are equal, too. */
+/* Fills `moved`, then copies the runs that this store lacks (fresh = 1). Two predictions are the
+ * same run if their keys are equal; two measurements, if their dates and step times are equal, too.
+ */
 static const char runs[] =
     "CREATE TEMP TABLE moved(old INTEGER PRIMARY KEY, new INTEGER NOT NULL, fresh INTEGER NOT "
     "NULL);\n"
@@ -63,7 +65,8 @@ static const char details[] =
     "others FROM other.cores JOIN moved m"
     " ON m.old = run WHERE m.fresh;\n";
 
-/* If both stores measured the same cost, the newer measurement stays. */
+/* If both stores have a measurement of the same cost, the newer one stays. product_choice has no
+ * date, so the choice of this store stays. */
 static const char costs[] =
     "INSERT INTO kernel_cost(machine, key, median_ps, spread, n, made_at) SELECT machine, key,"
     " median_ps, spread, n, made_at FROM other.kernel_cost WHERE true ON CONFLICT DO UPDATE SET"
@@ -133,9 +136,9 @@ bool store_merge(Store *store, const char *path, Merged *merged, Diag *d)
     if (is_same_file(store_db(store), path))
         return diag_error(d, FAULT_usage, "same-store", (Loc){.file = arena_dup(d->arena, path)},
                           "a store cannot be merged into itself");
-    /* open the store normally first, which refuses files of other programs and migrates older
+    /* first open the other store by itself, which refuses other programs' files and migrates old
      * stores */
-    if (access(path, F_OK) != 0) /* store_open would create it */
+    if (access(path, F_OK) != 0) /* store_open would create a missing file */
         return diag_error(d, FAULT_store, "store-open", (Loc){.file = arena_dup(d->arena, path)},
                           "%s", strerror(errno));
     Store *other = store_open(path, false, d);

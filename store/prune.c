@@ -1,4 +1,4 @@
-/* Removes rows that no command can find any more. */
+/* Deletes rows that no command finds any more (`tandem db prune`). */
 #include "store/private.h"
 
 static int64_t changes(Db *db, Diag *d)

@@ -1,5 +1,5 @@
-/* Reads runs from the store. If another program has changed the file, it may contain unknown ops or
- * categories, which are reported and not used. */
+/* Reads runs from the store. A file that another program changed may contain names of unknown ops
+ * or memory categories; these are reported as damage. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

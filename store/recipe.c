@@ -1,5 +1,5 @@
-/* Stores scripts by the hash of their content, lists of scripts, and the answers that were made
- * from them. */
+/* Stores scripts under the hash of their content, lists of scripts, and answers: the outputs of
+ * earlier commands, which are found again as long as their scripts have not changed. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,7 @@
-/* The tables and views of the store. Times are integers in picoseconds, and sizes are in bytes.
- * SQLite stores NaN as NULL. So a REAL column can be NULL if its value may be NaN, such as a loss
- * that diverged. Unsigned 64-bit values are stored with the same bits in signed columns. */
+/* The tables and views of the store. Times are integers in picoseconds, sizes are in bytes. SQLite
+ * stores NaN as NULL, so a REAL column whose value may be NaN, such as the loss of a diverged run,
+ * allows NULL. Unsigned 64-bit integers, such as a seed, are stored as the signed integer with the
+ * same bits. */
 #include "store/private.h"
 
 static const char runs[] = "CREATE TABLE plan("
@@ -46,7 +47,7 @@ static const char runs[] = "CREATE TABLE plan("
                            " trace_step INTEGER,"
                            " made_at INTEGER NOT NULL DEFAULT (unixepoch())"
                            ") STRICT;\n"
-                           /* the same prediction is stored only once */
+                           /* an equal prediction is stored only once */
                            "CREATE UNIQUE INDEX run_key ON run(plan, cluster, scenario, backend, "
                            "seed, engine, calibration)"
                            " WHERE kind = 'predicted';\n"
@@ -126,8 +127,8 @@ static const char costs[] =
     " PRIMARY KEY(sweep, point)"
     ") STRICT, WITHOUT ROWID;\n";
 
-/* For each product on each device: the algorithm that was the fastest. Only the device's library
- * understands the bytes that describe it. */
+/* The fastest algorithm for each matrix product on each device, as bytes that only the device's
+ * library (cuBLASLt) can read. */
 static const char choices[] = "CREATE TABLE product_choice("
                               " device TEXT NOT NULL,"
                               " call TEXT NOT NULL,"
@@ -147,8 +148,8 @@ static const char views[] =
     " round(r.peak_bytes / 1073741824.0, 3) AS peak_gib, r.peak_rank, r.steps_done,"
     " datetime(r.made_at, 'unixepoch') AS made_at"
     " FROM run r ORDER BY r.id;\n"
-    /* gives each measurement the newest prediction of the same plan; plain_compare replaces this
-     * view later */
+    /* pairs each measurement with the newest prediction of the same plan; the migration
+     * plain_compare redefines this view */
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
     " round(p.step_ps / 1e9, 3) AS predicted_ms, round(m.step_ps / 1e9, 3) AS measured_ms,"
     " round(p.step_ps * 1.0 / nullif(m.step_ps, 0), 3) AS ratio,"
@@ -156,7 +157,7 @@ static const char views[] =
     " FROM run m LEFT JOIN run p ON p.id ="
     "  (SELECT max(id) FROM run q WHERE q.plan = m.plan AND q.kind = 'predicted')"
     " WHERE m.kind = 'measured' ORDER BY m.id;\n"
-    /* gives, for each instruction of each rank, the predicted and the measured time */
+    /* the predicted and the measured time of each instruction of each rank */
     "CREATE VIEW v_instruction AS SELECT c.measured AS run, m.rank, m.pc,"
     " (p.end_ps - p.start_ps) / 1e6 AS predicted_us, (m.end_ps - m.start_ps) / 1e6 AS measured_us,"
     " p.start_ps / 1e6 AS predicted_start_us, m.start_ps / 1e6 AS measured_start_us, m.bytes"
@@ -179,8 +180,7 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-/* The date of each measured cost; and for each run the size of the error that its prediction may
- * have. */
+/* For measured costs: the date. For predictions: how large their error may be. */
 static const char trust[] =
     "ALTER TABLE kernel_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE collective_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
@@ -193,8 +193,8 @@ static const char trust[] =
     " error_p90 REAL"
     ") STRICT;\n";
 
-/* How busy the cores were while a run was measured, in cores. On a busy machine, the run's times
- * mean little. */
+/* How busy the machine's cores were while a run was measured, in numbers of cores. If other
+ * programs used many, the measured times mean little. */
 static const char cores[] = "CREATE TABLE cores("
                             " run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
                             " cores INTEGER NOT NULL,"
@@ -203,15 +203,15 @@ static const char cores[] = "CREATE TABLE cores("
                             " others REAL NOT NULL"
                             ") STRICT;\n";
 
-/* How many measured and how many modelled costs a prediction used. */
+/* The numbers of measured and of modelled costs on which a prediction is based. */
 static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN kernels_modelled INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
 
-/* The store keeps what is needed to make a plan again: its recipe and its scripts. A script's key
- * is the hash of its content. The plan's packed text is stored only with a trace or with
- * measurements, because their readers need each instruction. */
+/* Recipes: what is needed to build a plan again, that is, its scripts (stored under the hash of
+ * their content) and its options. With a recipe, the plan's text is stored only for runs with a
+ * trace or measurements, because readers of a trace need the plan's instructions. */
 static const char recipes[] =
     "CREATE TABLE script("
     " hash BLOB PRIMARY KEY CHECK(length(hash) = 16),"
@@ -227,8 +227,7 @@ static const char recipes[] =
     "ALTER TABLE plan ADD COLUMN packed BLOB;\n"
     "UPDATE plan SET packed = tandem_pack(text) WHERE text <> '';\n"
     "ALTER TABLE plan DROP COLUMN text;\n"
-    /* Answers of sweeps and searches. The key is a hash of everything on which an answer depends,
-     * so that it is found without making a plan. */
+    /* answers of earlier commands; see FoundAnswer in store.h */
     "CREATE TABLE found("
     " key BLOB PRIMARY KEY CHECK(length(key) = 16),"
     " scripts BLOB NOT NULL REFERENCES script_list(hash),"
@@ -239,7 +238,8 @@ static const char recipes[] =
     "CREATE INDEX found_run ON found(run);\n"
     "CREATE INDEX sweep_point_run ON sweep_point(run);\n";
 
-/* Digests of rows. A row that owns detail rows has the sum of their digests (seals.h). */
+/* Digests of rows (seals.h). A table such as `trace` has no column for them: the run's row has the
+ * sum of the digests of its trace rows. */
 static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE script ADD COLUMN digest INTEGER;\n"
@@ -258,8 +258,8 @@ static const char digests[] = "ALTER TABLE plan ADD COLUMN digest INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN step_sum INTEGER;\n"
                               "ALTER TABLE run ADD COLUMN trace_sum INTEGER;\n";
 
-/* Gives each measurement the newest prediction of its plan. Predictions with a slow rank or with
- * uneven experts do not count. */
+/* Pairs each measurement with the newest prediction of its plan, but not with predictions for a
+ * scenario, such as a slow rank or uneven experts. */
 static const char plain_compare[] =
     "DROP VIEW v_compare;\n"
     "CREATE VIEW v_compare AS SELECT m.id AS measured, p.id AS predicted, m.name AS plan,"
@@ -271,9 +271,10 @@ static const char plain_compare[] =
     "  AND q.scenario IN ('', 'unfolded'))"
     " WHERE m.kind = 'measured' ORDER BY m.id;\n";
 
-/* Plans that a build of Tandem proved. A sweep proves only the plan that it reports as best. The
- * table comes after the views: if SQLite lists a view first, its quick_check leaves out the list of
- * free pages (damaged/stores.txt has such files). */
+/* Plans that a build of Tandem verified. A sweep verifies only the plan that it reports as best.
+ * The views are dropped and created again before the table is added: if a view were first in the
+ * catalogue, SQLite's quick_check would skip the list of free pages (damaged/stores.txt has such
+ * files). */
 static const char proofs[] =
     "DROP VIEW v_sweep;\n"
     "DROP VIEW v_run;\n"
@@ -298,9 +299,9 @@ static const char proofs[] =
     " digest INTEGER"
     ") STRICT, WITHOUT ROWID;\n";
 
-/* A proof without a digest does not count. No view can check the digest itself, because other
- * programs lack the function for it. The table of proofs must again come after the views, so it is
- * made anew. */
+/* A proof without a digest no longer counts as proven. The view cannot check the digest itself,
+ * because other programs that open the file lack tandem_digest. The table is created again after
+ * the views, for the same reason as above. */
 static const char sealed_proofs[] =
     "CREATE TEMP TABLE kept_proof AS SELECT * FROM proof;\n"
     "DROP TABLE proof;\n"

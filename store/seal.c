@@ -1,4 +1,4 @@
-/* Writes and checks the digests of rows. seals.h explains why they exist. */
+/* Writes and checks the digests of rows; seals.h says why there are digests. */
 #include "store/seals.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 
 #include "store/private.h"
 
-enum { MOST_NAMED = 20 }; /* at most this many damaged rows of each table are reported */
+enum { MOST_NAMED = 20 }; /* greatest number of damaged rows that are reported for each table */
 
 typedef enum SealUpdate { SEAL_WHOLE, SEAL_PARTS, SEAL_ALWAYS } SealUpdate;
 typedef struct Seal {
@@ -24,7 +24,8 @@ static const Seal seals[] = {SEALS(SEAL)};
 static const Detail details[] = {DETAILS(DETAIL)};
 enum { N_SEALS = sizeof seals / sizeof *seals, N_DETAILS = sizeof details / sizeof *details };
 
-/* Appends a list of names such as "machine, key", with `prefix` before each name. */
+/* Appends a list of column names such as "machine, key" with `prefix` before each name:
+ * "OLD.machine, OLD.key". */
 static void add_names(Str *out, const char *names, const char *prefix)
 {
     while (*names != 0) {
@@ -35,7 +36,8 @@ static void add_names(Str *out, const char *names, const char *prefix)
     }
 }
 
-/* Appends a trigger's condition: before the update, the row was still as Tandem had written it. */
+/* Appends the condition under which the trigger renews a digest: before the update, the row was
+ * still as Tandem had written it. */
 static void add_intact_before(Str *sql, const Seal *s)
 {
     str_print(sql, "WHEN %sOLD.digest = tandem_digest(",
@@ -44,8 +46,8 @@ static void add_intact_before(Str *sql, const Seal *s)
     str_add(sql, ") ");
 }
 
-/* The triggers that write digests exist only in this connection, because they call functions that
- * other programs do not have. */
+/* The triggers are temporary, that is, part of this connection and not of the file: they call
+ * tandem_digest, which other programs lack. */
 bool seal_rows(Db *db, Diag *d)
 {
     static const char *const events[] = {"INSERT", "UPDATE"};
@@ -71,7 +73,7 @@ bool seal_rows(Db *db, Diag *d)
     return fine;
 }
 
-/* Appends a name in quotes to a list of SQL. */
+/* Appends 'name' to a parenthesised SQL list, with a comma unless it is the first element. */
 static void add_quoted(Str *sql, const char *name)
 {
     str_print(sql, "%s'%s'", str_text(sql)[sql->n - 1] == '(' ? "" : ", ", name);
@@ -94,15 +96,15 @@ bool tables_are_no_views(Db *db, Diag *d)
     return d->n_errors == before; /* a failed query is an error, too */
 }
 
-/* Appends SQL for the sum of the digests of all details that belong to the owner's row in the
- * query. */
+/* Appends the SQL for the sum of the digests of the rows of t->table that belong to the current row
+ * of t->owner. */
 static void add_sum(Str *sql, const Detail *t)
 {
     str_print(sql, "(SELECT tandem_total(tandem_digest(%s)) FROM %s t WHERE t.%s = %s.id)",
               t->columns, t->table, t->link, t->owner);
 }
 
-/* An existing sum is not computed again, because a new sum would hide that a row was changed. */
+/* An existing sum is not computed again: a new sum would hide that a row was changed. */
 bool seal_details(Db *db, int64_t run, Diag *d)
 {
     bool fine = true;
@@ -121,7 +123,8 @@ bool seal_details(Db *db, int64_t run, Diag *d)
     return fine;
 }
 
-/* Appends SQL for the name of a row in messages: "id = 3", with blobs in hexadecimal. */
+/* Appends an SQL expression for the name of a row in messages: "id = 3", with blobs in hexadecimal.
+ */
 static void add_name(Str *sql, const char *keys)
 {
     for (const char *sep = ""; *keys != 0; sep = ", ") {
@@ -134,8 +137,8 @@ static void add_name(Str *sql, const char *keys)
     }
 }
 
-/* Reports each row that the query returns, and returns false if there is one. `what` is the text
- * that follows the names of the table and of the row in the message. */
+/* Reports each row that the query `sql` returns, as "table <table>, <row>: <what>". Returns true if
+ * there is no such row. */
 static bool report(Db *db, const char *table, const char *what, const char *sql, int64_t run,
                    Diag *d)
 {
@@ -150,8 +153,7 @@ static bool report(Db *db, const char *table, const char *what, const char *sql,
     return d->n_errors == before; /* a failed query is an error, too */
 }
 
-/* Reports the rows for which both `condition` and `where` are true. `where` begins with AND, or is
- * empty. */
+/* Reports the rows of s->table that satisfy `condition` and `where` (" AND ...", or ""). */
 static bool check_rows(Db *db, const Seal *s, const char *condition, const char *what,
                        const char *where, int64_t run, Diag *d)
 {

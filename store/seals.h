@@ -1,17 +1,19 @@
-/* Seals: a digest beside each row of the store. The digest reveals a row that another program
- * changed or a faulty disk spoiled; SQLite itself detects only damage of its pages. A row without a
- * digest (NULL) comes from an older version or from another program, and is not checked. Proofs are
- * newer than digests, so a proof without a digest is an error.
+/* Seals: a digest (64-bit hash) of each row, stored in the row. It reveals a row that another
+ * program changed or that a faulty disk damaged; SQLite itself detects only malformed pages. A row
+ * whose digest is NULL comes from an older version of Tandem or from another program, and is not
+ * checked, except in the table `proof`, which is newer than digests: there it is an error.
  *
- * Rows that are written with a run or plan (trace, step, memory, collective, role) have no digest
- * of their own. Their owner keeps the sum of their digests in the column TABLE_sum. */
+ * The rows of trace, step, memory, collective and role have no digest of their own, because there
+ * are many of them. They belong to a row of `run` or `plan`, their owner, which stores the sum of
+ * their digests in a column such as trace_sum.
+ */
 #ifndef TANDEM_STORE_SEALS_H
 #define TANDEM_STORE_SEALS_H
 
 #include "store/store.h"
 
-/* The columns from which the digest of a row is made. INTACT needs the same columns in a query of
- * one row. */
+/* The columns that the digest covers. A query of one row names them, too, to check the row
+ * (INTACT). */
 #define SEALED_plan "id, name, n_ranks, recipe, scripts, packed"
 #define SEALED_run                                                                                 \
     "kind, plan, name, cluster, scenario, backend, engine, calibration, seed, n_ranks, "           \
@@ -22,12 +24,14 @@
 #define SEALED_collective_cost "machine, backend, op, n_ranks, bytes, median_ps, made_at"
 #define SEALED_product_choice  "device, call, choice, median_ps"
 
-/* SEAL(table, update, columns of the key, columns under the digest). The digest of a run does not
- * contain its number, because the number changes when stores are merged. A test compares the
- * columns with the tables. An update writes all columns of a row that are not part of the key
- * (WHOLE), or some of them (PARTS). After an update of PARTS, a row that another program had
- * changed before keeps its wrong digest. Each row of an ALWAYS table has a digest; its updates
- * write PARTS. */
+/* SEAL(table, update, key columns, columns under the digest); a test compares the columns with the
+ * schema. The digest of a run does not cover the run's id, because merging stores changes ids.
+ * `update` says how Tandem updates rows:
+ *
+ * - WHOLE: it writes all columns outside the key, so the new digest is right in any case.
+ * - PARTS: it writes some columns. The digest is renewed only if it was right (or NULL) before; so
+ *   a row that another program changed keeps its wrong digest.
+ * - ALWAYS: like PARTS, but a row without a digest is wrong. */
 #define SEALS(SEAL)                                                                                \
     SEAL(plan, PARTS, "id", SEALED_plan)                                                           \
     SEAL(run, PARTS, "id", SEALED_run)                                                             \
@@ -45,7 +49,7 @@
     SEAL(cores, PARTS, "run", "cores, running, ready, others")                                     \
     SEAL(proof, ALWAYS, "plan", "plan, build, made_at")
 
-/* DETAIL(table, table of its owner, the column that names the owner, columns under the digest) */
+/* DETAIL(table, table of the owner, the column with the owner's id, columns under the digest) */
 #define DETAILS(DETAIL)                                                                            \
     DETAIL(role, plan, "plan",                                                                     \
            "program, purpose, stage, first_rank, n_ranks, bytes, n_instructions, n_buffers")       \
@@ -54,24 +58,25 @@
     DETAIL(step, run, "run", "step, loss, grad_norm, time_ps")                                     \
     DETAIL(trace, run, "run", "step, rank, pc, start_ps, end_ps, bytes")
 
-/* Returns false after reporting each table of the store in whose place there is a view. A view may
- * compute rows without end. */
+/* Checks that no table of SEALS or DETAILS is a view, as in a manipulated file: a view may compute
+ * rows forever. Returns false after reporting each. */
 bool tables_are_no_views(Db *db, Diag *d);
-/* Makes this connection write a digest with each row of a table in SEALS. */
+/* Creates temporary triggers in this connection that write the digest whenever a row of SEALS is
+ * inserted or updated. */
 bool seal_rows(Db *db, Diag *d);
-/* Computes the sums for the details of run `run` and of its plan, unless they exist. Call it after
- * the last detail was written, in the same transaction. */
+/* Computes the sums of digests (trace_sum, role_sum, ...) of run `run` and of its plan, where they
+ * are NULL. Call it after the last detail row was written, in the same transaction. */
 bool seal_details(Db *db, int64_t run, Diag *d);
-/* Checks all rows of the store. Reports "store-damaged" for each row that was changed, up to 20
- * rows of each table. */
+/* Checks the digests of all rows. Reports "store-damaged" for each row that was changed, at most 20
+ * in each table. Returns true if there is none. */
 bool seals_hold(Db *db, Diag *d);
-/* Checks the row of a run, the rows of its plan and of the plan's proof, and their details. Returns
- * false after reporting "store-damaged" if one was changed. The trace is checked only if
- * `with_trace`, because a long trace takes time to read. */
+/* Checks the digests of run `run`, of its plan, of the plan's proof, and of their detail rows.
+ * Returns false after reporting "store-damaged". Rows of `trace` are checked only if `with_trace`,
+ * because reading a long trace takes time. */
 bool run_seals_hold(Db *db, int64_t run, bool with_trace, Diag *d);
-/* A column for queries of one row. It is true if the row has not changed since it was written. */
+/* SQL for a result column: 1 if the row is as Tandem wrote it, or has no digest. */
 #define INTACT(columns) "digest IS NULL OR digest = tandem_digest(" columns ")"
-/* Returns the value of column `column`, which must be INTACT. If it is false, reports
+/* Returns true if result column `column`, which must be an INTACT(...), is 1. Otherwise reports
  * "store-damaged" for the row `name` of `table`. */
 bool seal_intact(DbStatement *st, int column, const char *table, const char *name, Diag *d);
 

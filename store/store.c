@@ -1,4 +1,5 @@
-/* Opens the store, and reads and writes measured costs. write.c and read.c handle runs. */
+/* Opens the store, and reads and writes measured costs of kernels and collectives. write.c and
+ * read.c handle runs. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -136,8 +137,8 @@ typedef struct CostPoint {
     double bytes, ps;
 } CostPoint;
 
-/* Finds the measured size nearest to `bytes`: the largest one that is not above it (`below`), or
- * the smallest one that is not below it. */
+/* Finds the measured size nearest to `bytes`. below: the largest size that is at most `bytes`;
+ * otherwise the smallest size that is at least `bytes`. Returns false if there is none. */
 static bool neighbour(Store *store, bool below, const char *machine, const char *backend, OpKind op,
                       uint32_t n_ranks, uint64_t bytes, CostPoint *out, Diag *d)
 {
@@ -156,9 +157,8 @@ static bool neighbour(Store *store, bool below, const char *machine, const char 
     return found;
 }
 
-/* Between two measured sizes, the time is modelled as a power of the bytes. This is exact where
- * latency determines it (power 0) and where bandwidth does (power 1). Above the largest size, the
- * time grows in proportion to the bytes. Below the smallest size, it is constant. */
+/* Between two measured sizes, time = a * bytes^p through both. This is exact where latency
+ * dominates (p = 0) and where bandwidth does (p = 1). */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d)
 {

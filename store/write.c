@@ -1,4 +1,4 @@
-/* Writes a run with all its data, its plan and the plan's roles, in one transaction. */
+/* Writes a run, its details, its plan and the plan's roles, in one transaction. */
 #include <assert.h>
 #include <string.h>
 
@@ -29,7 +29,8 @@ static bool put_roles(Db *db, Diag *d, const unsigned char *id, const Plan *plan
     return fine;
 }
 
-/* Returns what the store has of the plan: 0: nothing; 1: its row; 2: its row and its text. */
+/* Returns what the store has of the plan. 0: nothing; 1: its row without the text; 2: its row and
+ * its text. */
 static int known_plan(Db *db, Diag *d, const unsigned char *plan)
 {
     DbStatement *st = db_prepare(db, d, "SELECT packed IS NOT NULL FROM plan WHERE id = ?", "b",
@@ -62,8 +63,8 @@ static bool put_recipe(Db *db, Diag *d, const unsigned char *plan, const Recipe 
                   recipe->head, hash, sizeof hash, plan, (size_t)STORE_HASH_BYTES);
 }
 
-/* Notes that the plan is proven. Does nothing if the store has no such plan, or has an undamaged
- * proof of it. A damaged proof is replaced. */
+/* Stores that `build` verified the plan. Changes nothing if the store lacks the plan or has a proof
+ * of it with a right digest. A proof with a wrong digest is replaced. */
 static bool put_proof(Db *db, Diag *d, const unsigned char *plan, const char *build)
 {
     if (build == NULL) return true;
@@ -181,8 +182,8 @@ static bool has_trace_rows(Db *db, Diag *d, int64_t id)
     return has;
 }
 
-/* Writes everything, inside the transaction. If the prediction was stored without its trace, adds
- * the trace. */
+/* Writes everything inside the open transaction and returns the run's id. If the prediction is
+ * already stored, writes only its trace, if that is missing. */
 static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
     const uint32_t before = d->n_errors;

@@ -1,10 +1,19 @@
-/* A plan script's contents as plain data. All later code works on this data and on the graph. */
+/* The contents of a plan script as plain data. All later code works on this data and on the graph.
+ * Terms:
+ *
+ * - data ranks: the ranks that read different samples; the other ranks of a step share samples
+ * - stage: the part of the model that runs between two pipeline transfers; a rank has 1 or more
+ * - block: a repeated layer of the model, such as one transformer layer
+ * - unit: a module whose parameters are sharded, gathered and reduced together, as in FSDP
+ * - region: a module whose forward pass is run again in the backward pass (ac{}, checkpointing)
+ * - fields: samples on a grid (channels x height x width), such as weather maps, instead of tokens
+ */
 #ifndef TANDEM_FRONT_CONFIG_H
 #define TANDEM_FRONT_CONFIG_H
 
+#include "planner/front/cluster_config.h"
 #include "planner/front/runtime_config.h"
 #include "planner/ir/graph.h"
-#include "planner/verify/verify.h"
 
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
@@ -15,9 +24,9 @@ typedef enum PassName {
     PASS_NAME_COUNT
 } PassName;
 
-/* For each schedule: its name, the least and the greatest number of stages ("chunks") on a rank,
- * and the placement of stages on p ranks. In a loop, rank r has stages r, r + p, and so on. In a v,
- * rank r has stages r and 2p - 1 - r. */
+/* For each schedule: its name, the least and the greatest number of stages on a rank (`chunks`),
+ * and the placement of stages on p pipeline ranks. loop: rank r has stages r, r + p, ... v: rank r
+ * has stages r and 2p - 1 - r, so the first rank has the first and the last stage. */
 #define SCHEDULES(X)                                                                               \
     X(gpipe, 1, 1, loop)                                                                           \
     X(1f1b, 1, 1, loop)                                                                            \
@@ -50,7 +59,8 @@ static inline ScheduleTraits schedule_traits(ScheduleKind kind)
     return table[kind];
 }
 
-/* F: forward. B: the whole backward. I: only the gradients of inputs. W: only those of weights. */
+/* What a stage does for a micro-batch. F: forward. B: the whole backward. I: only the part of the
+ * backward that computes gradients of inputs. W: only the gradients of weights. */
 #define ACTIONS(X) X(F) X(B) X(I) X(W)
 typedef enum ActionKind {
 #define X(name) ACTION_##name,
@@ -60,12 +70,12 @@ typedef enum ActionKind {
 } ActionKind;
 typedef struct Action {
     ActionKind kind;
-    uint32_t stage, microbatch; /* the stage's global number */
+    uint32_t stage, microbatch; /* stage: counted over the whole model, from 0 */
 } Action;
 typedef LIST(Action) Actions;
 
-/* A user's own schedule: for each pipeline rank its actions, and the script line that lists
- * them. */
+/* The part of a user's own schedule that one pipeline rank executes, in order. loc: its script line
+ * or CSV line. */
 typedef struct OwnRank {
     Loc loc;
     Actions actions;
@@ -75,34 +85,39 @@ typedef LIST(OwnRank) OwnSchedule;
 enum { MAX_STAGES = 256 };
 typedef struct PpOptions {
     ScheduleKind schedule; /* default 1f1b */
-    uint32_t chunks;       /* stages of a rank; default: the schedule's least */
-    /* the most activations (stage x micro-batch) on a rank; 0: no limit (greedy_v: 2 x pp) */
+    /* number of stages on each rank; default: least_chunks of the schedule */
+    uint32_t chunks;
+    /* limit on the activations alive on a rank, each of one stage and one micro-batch; 0: no limit
+     * (greedy_v: 2 x pp) */
     uint32_t cap;
-    uint32_t layers_per_stage; /* the user gives this or chunks; 0: not given */
-    /* the rounding of a number of stages that is no multiple of pp. 0: error; 1: up; 2: down */
+    /* blocks in a stage; the user gives either this or `chunks`; 0: not given */
+    uint32_t layers_per_stage;
+    /* with layers_per_stage, if the number of stages is not a multiple of pp. 0: an error; 1: round
+     * the number up; 2: round it down */
     uint32_t round;
-    /* number of stages in an uneven split (blocks of each stage); 0: an even split */
+    /* number of elements of `split`, the number of blocks in each stage; 0: all stages are equal */
     uint32_t n_split;
     uint32_t split[MAX_STAGES];
     bool has_split; /* the user gave a split, even an empty one */
-    /* for a shrunk plan, whose split is even: the first (or last) stage gets no block if the other
-     * stages can take all blocks */
+    /* for a plan that --verify shrank, whose stages are equal: the first (last) stage keeps no
+     * block, as in the user's plan, if the other stages can hold all blocks */
     bool empty_first, empty_last;
-    bool is_own; /* the script gave the actions, by a function or a CSV file */
+    bool is_own; /* the script gives the actions itself: a function (schedule) or a file (csv) */
     const char *csv;
     OwnSchedule own;
-    uint32_t placement; /* required placement of the user's own schedule: 0: any, else 1 +
-                         * Placement */
-    /* if two pipeline ranks need a parameter: 0: its gradients are summed; 1: it is an error */
+    uint32_t placement; /* the placement that `own` must have. 0: any, otherwise 1 + Placement */
+    /* for a parameter that stages on two ranks use, such as a tied embedding. 0: sum its gradients
+     * over the ranks; 1: report an error */
     uint32_t tied;
 } PpOptions;
 
-/* A module's path in which `*` stands for any one word: "layers.*.attention.wo". */
+/* The path of modules, in which `*` stands for any one word: "layers.*.attention.wo" names wo in
+ * every layer. */
 typedef struct Pattern {
     const char *path;
     Loc loc;
-    uint32_t style; /* for tp: a TpPlanStyle */
-    bool may_miss;  /* the model was shrunk, so layers that the pattern names may be missing */
+    uint32_t style; /* for the plan of tp{}: a TpPlanStyle */
+    bool may_miss;  /* --verify removed layers from the model, so a pattern may match no module */
 } Pattern;
 typedef LIST(Pattern) Patterns;
 
@@ -115,17 +130,25 @@ typedef enum TpPlanStyle {
 } TpPlanStyle;
 
 typedef struct TpOptions {
-    /* default false; true: activations that are not split by features are split by tokens */
+    /* default false; true: sequence parallelism. Activations that tp does not split by features are
+     * split by tokens */
     bool sequence;
-    bool loss_parallel; /* default true: ranks of tp keep the logits split over the vocabulary */
-    bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
-    bool share_gathers; /* default true: one gather for q, k, v */
-    /* average gradients that all ranks of tp compute, so that rounding keeps their copies equal */
+    /* default true: the logits stay split over the vocabulary, and the loss is computed on the
+     * parts */
+    bool loss_parallel;
+    /* keep the gathered input of column-parallel linears until the backward pass; false: gather
+     * again */
+    bool keep_gathered;
+    /* default true: q, k and v read one gathered input; false: each gathers its own */
+    bool share_gathers;
+    /* average the gradients of parameters that every rank of tp holds whole. All ranks compute the
+     * same gradient, but rounding may differ, and then their copies would drift apart */
     bool sync_replicated_gradients;
-    Patterns plan;  /* the user's styles, which override those of the model */
-    bool plan_only; /* default false; true: the styles of the model are not read */
+    /* styles by module path from the user's script; they override the model's own styles */
+    Patterns plan;
+    bool plan_only; /* default false; true: the model's own styles are ignored */
 } TpOptions;
-/* Options of float8{}: 8-bit matrix products. */
+/* Options of float8{}: matrix products with 8-bit (nvfp4: 4-bit) operands. */
 #define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise) X(mxfp8) X(nvfp4)
 typedef enum Float8Recipe {
 #define X(name) FLOAT8_##name,
@@ -134,58 +157,76 @@ typedef enum Float8Recipe {
         FLOAT8_RECIPE_COUNT
 } Float8Recipe;
 typedef struct Float8Options {
-    Float8Recipe recipe;   /* default tensorwise */
-    bool fsdp_gather;      /* default false; true: ranks gather sharded weights in 8 bits */
-    bool head;             /* default false: the product that makes the logits is not quantised */
-    bool skip_indivisible; /* modules with sizes that do not fit are left out; false: an error */
-    bool gather_first;     /* default false; true: tp gathers tokens before they are quantised */
-    bool keep_quantised;   /* inputs kept for gradients of weights are kept in 8 bits */
-    Patterns skip, only;   /* modules to leave out; the only modules to quantise */
-    /* allows sizes that are not a multiple of 16, because the plan was scaled down for a comparison
-     * on CPUs. A block of numbers with one scale then has the length that fits a dimension cut into
-     * `cuts` parts. The plan on one rank has the same blocks. cuts 0: each block is one number */
+    Float8Recipe recipe; /* default tensorwise */
+    bool fsdp_gather;    /* default false; true: ranks gather sharded weights in 8 bits */
+    /* default false: the product that computes the logits stays in the plan's dtype */
+    bool head;
+    /* a linear whose sizes do not fit the format stays unquantised; false: it is an error */
+    bool skip_indivisible;
+    /* default false: tp gathers quantised tokens; true: tp gathers first, then quantises */
+    bool gather_first;
+    /* inputs that the gradient of a weight needs are kept quantised until the backward pass */
+    bool keep_quantised;
+    /* skip: modules that are not quantised. only: the only modules to quantise */
+    Patterns skip, only;
+    /* any_size: allow sizes that are not a multiple of 16, because --verify shrank the plan. The
+     * number of elements that share a scale is then chosen to fit a dimension cut into `cuts`
+     * parts, so that the plan on one rank has the same scales. cuts 0: every element has its own
+     * scale */
     bool any_size;
     uint32_t cuts;
 } Float8Options;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
-/* FSDP2's MixedPrecisionPolicy, for every unit. DT_none: follow `precision` (for output: keep the
- * computed type). */
+/* FSDP2's MixedPrecisionPolicy, for every unit. DT_none: the dtype of `precision` (output: no
+ * cast). */
 typedef struct MpPolicy {
     DType param, reduce, output;
     bool cast_forward_inputs; /* default true: the inputs of a unit are cast to `param` */
 } MpPolicy;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
-    uint32_t reshard_to;               /* for RESHARD_to: ranks that share parameters */
-    bool reshard_root; /* default false; true: the root unit is not resharded after forward */
-    bool reshard_last; /* default true; false: the last block is not resharded after forward */
-    /* default false; true: weights are gathered once a step and gradients reduced once (torch's
-     * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
+    /* for RESHARD_to: size of the groups of ranks over which a unit stays sharded after forward */
+    uint32_t reshard_to;
+    /* default false; true: the root unit's parameters stay gathered after the forward pass */
+    bool reshard_root;
+    /* default true; false: the last block's parameters stay gathered after the forward pass */
+    bool reshard_last;
+    /* default false; true: weights are gathered once a step, before the first micro-batch of a
+     * stage, and gradients reduced once, after the last (UNSHARD and REDUCE_GRAD in torch's
+     * pipelines) */
     bool keep_gathered;
-    uint32_t prefetch; /* default 1: number of units that are gathered before they are needed */
+    /* default 1: number of units that are gathered ahead of the unit that runs */
+    uint32_t prefetch;
     /* default false; true: parameters, gradients and optimizer state are in host memory */
     bool offload;
-    bool copy; /* default false: zero-copy units; true: PyTorch's copies around collectives */
+    /* default false: collectives read and write the parameters in place; true: through copies, as
+     * in PyTorch */
+    bool copy;
     /* default true: parameters other than experts are also sharded over ep; false: replicated */
     bool over_ep;
     MpPolicy mp;
-    /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
+    /* patterns of the modules that are units; empty: all blocks, and modules with fsdp2_shard */
     Patterns units;
-    bool defer_grad_sync; /* default false: reduce in each micro-batch; true: in the last only */
-    bool pipeline_stage;  /* default false; true: gather and reduce as torch's PipelineStage does */
+    /* default false: reduce the gradients of each micro-batch; true: only after the last one */
+    bool defer_grad_sync;
+    /* default false; true: gather and reduce at the times at which torch's PipelineStage does */
+    bool pipeline_stage;
 } Fsdp2Options;
 typedef enum DomainAs { DOMAIN_exact, DOMAIN_original } DomainAs;
 typedef struct DomainOptions {
-    DomainAs as;         /* original: miles-credit's gradients, which are wrong */
-    bool keep_halos;     /* keep halos for the backward pass instead of exchanging them again */
-    bool interior_first; /* default true: compute inner rows while a halo is exchanged */
+    /* original: reproduce a bug of miles-credit, whose gradients of group norms are wrong */
+    DomainAs as;
+    /* keep the received halo rows until the backward pass; false: exchange them again */
+    bool keep_halos;
+    /* default true: compute the rows that need no halo while the halo is exchanged */
+    bool interior_first;
 } DomainOptions;
 typedef struct DdpOptions {
     double bucket_mib; /* size of a bucket of gradients [MiB]; default 25 */
 } DdpOptions;
 
 /* ZeRO with the option names of megatron-fsdp. A strategy names the state that is sharded over
- * dp_shard between uses. */
+ * dp_shard while it is not in use. */
 #define ZERO_STRATEGIES(X) X(no_shard) X(optim) X(optim_grads) X(optim_grads_params)
 typedef enum ZeroStrategy {
 #define X(name) ZERO_##name,
@@ -193,7 +234,7 @@ typedef enum ZeroStrategy {
 #undef X
         ZERO_COUNT
 } ZeroStrategy;
-/* A yes-or-no option whose default depends on other options. */
+/* A yes-or-no option whose default depends on other options (CHOICE_unset). */
 typedef enum Choice { CHOICE_unset, CHOICE_no, CHOICE_yes } Choice;
 #define ZERO_GATHERS(X) X(lazy) X(eager)
 typedef enum ZeroGather {
@@ -202,43 +243,47 @@ typedef enum ZeroGather {
 #undef X
         ZERO_GATHER_COUNT
 } ZeroGather;
-/* Each option changes the program or is refused with a reason: zero_options.c. */
+/* The options of megatron-fsdp. zero_options.c says what each one changes, or why it is refused. */
 typedef struct ZeroOptions {
     ZeroStrategy strategy; /* default optim_grads_params */
-    uint32_t prefetch;     /* number of units gathered ahead; default 1 */
-    /* the modules that are units; if none is given: the blocks, and the modules that ask for it */
+    /* number of units that are gathered ahead of the unit that runs; default 1 */
+    uint32_t prefetch;
+    /* patterns of the modules that are units; empty: all blocks, and modules that ask for it */
     Patterns units;
-    /* the plan sets `units`; an empty list makes the whole model the root unit */
+    /* the plan sets `units`, perhaps to an empty list: then the whole model is one unit */
     bool has_units;
-    int64_t bucket_size;    /* elements of a bucket; 0: the larger of 40M and 1M * data ranks */
+    int64_t bucket_size;    /* elements in a bucket of gradients; 0: max(40M, 1M x data ranks) */
     bool disable_bucketing; /* each unit gets one bucket, whatever its size */
     Choice overlap_grad_reduce, overlap_param_gather;       /* unset: both overlap */
     Choice grad_reduce_in_fp32;                             /* unset: precision.reduce decides */
     Choice preserve_fp32_weights;                           /* unset: precision.param decides */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
-    bool fsdp_double_buffer; /* units of equal size use two fixed buffers alternately */
-    /* the two fixed buffers are registered, so collectives take fewer SMs; needs
-     * fsdp_double_buffer */
+    bool fsdp_double_buffer; /* two fixed buffers are used in turn by all units of the same size */
+    /* NCCL registers these two buffers, so collectives need fewer SMs */
     bool nccl_ub;
     Choice keep_fp8_transpose_cache, check_for_nan_in_grad;
-    /* for optim and optim_grads. lazy: gathers updated weights just before their first use. eager:
-     * gathers them right after the update */
+    /* for optim and optim_grads, whose updated weights are spread over ranks. lazy: gather each
+     * unit's weights just before its first use. eager: gather all right after the update */
     ZeroGather gather;
 } ZeroOptions;
 
 typedef struct TileOptions {
-    uint32_t pieces; /* number of pieces into which each sequence is cut; default 8 */
+    /* each sequence is computed in this many pieces, one after the other; default 8 */
+    uint32_t pieces;
 } TileOptions;
 
 /* Parameters that are not trained. */
 typedef struct FreezeOptions {
-    Patterns modules, except; /* modules: frozen, with all modules inside them. except: trained,
-                                 although an enclosing module is frozen */
-    bool shard;               /* default true; false: every rank holds frozen parameters whole */
-    DType dtype;              /* dtype between steps; DT_none: the dtype in which they are used */
+    /* modules: frozen, with all modules inside them. except: trained, although inside a frozen
+     * module */
+    Patterns modules, except;
+    /* default true; false: every rank stores all frozen parameters whole */
+    bool shard;
+    /* dtype of storage; DT_none: the dtype of the computation that reads them */
+    DType dtype;
 } FreezeOptions;
 
-/* How attention gets the tokens that other ranks of cp hold. */
+/* How the ranks of cp, which hold different tokens of a sequence, exchange tokens for attention. */
 #define CP_MODES(X) X(all_gather) X(all_to_all) X(ring)
 typedef enum CpMode {
 #define X(name) CP_##name,
@@ -248,13 +293,14 @@ typedef enum CpMode {
 } CpMode;
 typedef struct CpOptions {
     CpMode mode;
-    uint32_t all_to_all; /* for a ring: size of the groups of neighbours that exchange tokens for
-                          * heads; 1: no exchange */
+    /* for a ring: ranks in groups of this size first exchange tokens for heads (Ulysses), then the
+     * groups form the ring; 1: a ring of single ranks */
+    uint32_t all_to_all;
 } CpOptions;
 
 typedef struct EpOptions {
-    /* for experts that drop no token: a rank has memory for `bound` times the mean number of rows
-     * on a rank */
+    /* for dropless experts, where routing decides the number of rows on a rank: a rank allocates
+     * memory for `bound` times the mean number of rows */
     double bound;
 } EpOptions;
 
@@ -267,18 +313,20 @@ typedef struct PassConfig {
     EpOptions ep;
     Float8Options float8;
     AcMode ac;
-    uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: every region */
-    Patterns ac_modules; /* for AC_modules: the modules that are regions */
-    /* ops whose outputs a region keeps; "linear" also stands for linear_q, ... */
+    /* recompute every n-th region (in a model of blocks: every n-th block); 0 and 1: all */
+    uint32_t ac_every;
+    Patterns ac_modules; /* for AC_modules: patterns of the modules that are regions */
+    /* ops whose outputs a region keeps instead of recomputing them; "linear" includes linear_q, ...
+     */
     Patterns ac_ops;
-    /* do not keep a region's second, fourth, ... product, even if ac_ops names it */
+    /* of the matrix products of a region that ac_ops keeps, recompute the second, fourth, ... */
     bool ac_alternate;
     FreezeOptions freeze;
     Fsdp2Options fsdp2;
     DomainOptions domain;
     DdpOptions ddp;
     ZeroOptions zero;
-    CompilePer compile; /* which ops are compiled together; default block */
+    CompilePer compile; /* which ops may be compiled into one kernel; default: those of one block */
     TileOptions tile;
 } PassConfig;
 
@@ -289,136 +337,19 @@ typedef struct Optimizer {
     OptimizerKind kind;
     Rounding rounding;
     double lr, beta1, beta2, eps, weight_decay;
-    DType state;      /* dtype of the moments; DT_none: the dtype of the parameters at rest */
-    double clip_norm; /* gradients are scaled down to this norm; 0: never; default 1.0 */
+    DType state; /* dtype of the moments; DT_none: the dtype of the parameters at rest */
+    /* the norm to which larger gradients are scaled down; 0: no clipping; default 1.0 */
+    double clip_norm;
     int64_t warmup_steps, total_steps;
-    double min_lr_ratio; /* final learning rate / lr. The rate warms up, then follows a cosine;
-                            total_steps 0: it stays constant */
+    /* the learning rate rises linearly over warmup_steps, then falls as a cosine to lr *
+     * min_lr_ratio at total_steps; total_steps 0: it stays constant */
+    double min_lr_ratio;
 } Optimizer;
 
-/* ---- hardware ---- */
-typedef struct Device {
-    const char *name; /* "H100-SXM5-80GB" */
-    const char *arch; /* "Hopper", "Ampere", "Blackwell", "cpu" */
-    uint32_t sms;
-    uint64_t memory_bytes; /* memory that programs can use */
-    /* memory for the context and library workspace, without communicators, which depend on the
-     * plan */
-    uint64_t reserved_bytes;
-    double hbm_bytes_per_s;
-    double peak_flops[DT_COUNT]; /* rate of products of dense matrices; 0: no such products */
-    /* products multiply 8-bit blocks with a scale for each block (mxfp8), at peak_flops[DT_e8m0] */
-    bool block_scales;
-    /* fractions of the peak rate and of the bandwidth that long kernels reach */
-    double gemm_efficiency, memory_efficiency;
-    double sustained;    /* fraction of gemm_efficiency that remains under the power limit; 0: 1 */
-    double light_power;  /* power without products / power of large products; 0: 1 */
-    double exponentials; /* exponentials of one multiprocessor in a clock cycle; 0: 16 */
-    double launch_s;     /* host time to launch a kernel */
-    double kernel_floor_s; /* device time of an empty kernel */
-    double usd_per_hour;
-    double watts; /* power limit of the board; 0: unknown */
-} Device;
-typedef enum Fabric {
-    FABRIC_nvswitch,
-    FABRIC_nvlink, /* NVLink without a switch: each device has links to some of the others */
-    FABRIC_mesh,   /* each device has one link to each of the others: xGMI */
-    FABRIC_pcie,
-    FABRIC_host
-} Fabric;
-/* The largest distance within a node at which two devices write into each other's memory. Devices
- * that are farther apart exchange data through host memory. off: always through host memory. auto:
- * NCCL's rule, which allows devices below one PCIe switch, and any two devices of a node with AMD
- * processors. */
-typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
-/* The PCIe links between the devices of a node. All links of a node have the same rate, and devices
- * are numbered in order. */
-typedef struct PcieBox {
-    uint32_t sockets; /* sockets (processors); 0: one */
-    /* PCIe switches of a node, each with one uplink as fast as a device's link; 0: each device has
-     * its own link to its processor */
-    uint32_t switches;
-    double socket_bytes_per_s; /* rate between two sockets, in each direction; 0: no limit */
-    PeerLevel peer;
-    /* Intel processors: they split a write from one device to another into small packets, so
-     * the write occupies the link a sixth longer */
-    bool intel;
-} PcieBox;
-/* How nodes are linked. Rates are of one link in each direction. tree: the NICs of every node are
- * linked to switches, and only `oversubscription` and the groups limit the switches' rate. */
-typedef enum TopologyKind {
-    TOPOLOGY_tree,
-    /* torus: one node at each place, numbered with the first axis fastest. A route follows one axis
-     * after the other, the shorter way round */
-    TOPOLOGY_torus,
-    /* groups of routers: each router has a link to every router of its group and some links to
-     * other groups; routes are the shortest */
-    TOPOLOGY_dragonfly
-} TopologyKind;
-enum { MOST_TORUS_AXES = 4 };
-typedef struct Topology {
-    TopologyKind kind;
-    uint32_t sizes[MOST_TORUS_AXES]; /* length of each axis; 0 and 1: no such axis */
-    uint32_t groups, routers, nodes; /* groups; routers in each group; nodes on each router */
-    /* links of a router to other groups, spread evenly over these groups */
-    uint32_t ways_out;
-    double link_bytes_per_s; /* torus: any link; dragonfly: a link within a group */
-    double way_out_bytes_per_s;
-} Topology;
-/* Corrections for a network, added to NCCL's own numbers for a NIC with RDMA. */
-typedef struct NetworkFabric {
-    const char *name; /* such as "ib"; NULL: not named */
-    double message_s; /* seconds that a message takes in addition to the estimate of NCCL's tuner */
-    double achieved;  /* fraction of a NIC's rate that messages reach; 0: .96, as in NCCL's tuner */
-    /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes); in a tree with the
-     * protocol Simple: ramp_s * min(S / ramp_bytes, 1). ramp_bytes 0: one chunk of each channel */
-    double ramp_s, ramp_bytes, buffer_bytes; /* buffer_bytes: NCCL_BUFFSIZE; 0: NCCL's own */
-    /* time to post a message that is cut into one part for each channel; added to the time of
-     * messages from about 24 KiB on */
-    double spread_s;
-    /* the network may split stores of 128 bytes, so NCCL uses neither LL nor LL128 */
-    bool simple_only;
-    bool no_nvls; /* the network is configured without NVLink SHARP */
-    bool sharp;   /* the network's switches can reduce data (SHARP) */
-} NetworkFabric;
-enum { MOST_RING_DEVICES = 8 };
-typedef struct Cluster {
-    const char *name;
-    Device device;
-    uint32_t nodes, devices_per_node;
-    Fabric intra;
-    PcieBox pcie;             /* PCIe links; only for FABRIC_pcie */
-    double intra_bytes_per_s; /* rate between devices of a node, per device and direction */
-    uint32_t nics_per_node;
-    double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
-    uint64_t host_memory_bytes;   /* host memory of a node; 0: unknown, no limit */
-    double host_bytes_per_s;      /* bandwidth of host memory for each device; 0: 2 x DDR5 */
-    double nic_bytes_per_s;       /* rate of a NIC in each direction */
-    double oversubscription;      /* rate of a node's NICs / rate of its uplink; 1.0: equal */
-    NetworkFabric fabric;
-    Topology topology;
-    uint32_t nodes_per_group;      /* nodes of a group (a pod); 0: all nodes */
-    double group_oversubscription; /* the same ratio for the uplink of a group; 1.0: equal */
-    /* FABRIC_nvlink: [n] the number of rings that single links form among the first n devices of a
-     * node; 0: unknown */
-    uint32_t rings[MOST_RING_DEVICES + 1];
-    /* launch time of a collective that is launched with others, or in a graph */
-    double collective_launch_s;
-    /* a local CPU cluster: the cores of a node, which its ranks share; 0 for other clusters */
-    uint32_t cores_per_node;
-    bool is_local; /* the cluster is this machine, and its costs are measured */
-} Cluster;
-/* Returns the memory that a plan may use. communicators: the bytes that NCCL's communicators take
- * on each device. */
-static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators)
-{
-    return (Capacity){c->device.memory_bytes, c->device.reserved_bytes + communicators,
-                      c->host_memory_bytes, c->devices_per_node};
-}
-
 enum { MOST_PASSES = 16 };
-/* extra: mesh.ep multiplies the number of ranks. folded: the ranks of ep are taken from the dp, cp
- * and tp ranks of a stage. */
+/* Where the ranks of ep, which divide a layer's experts among them, come from. extra: mesh.ep is a
+ * factor of the number of ranks, like tp. folded: the tp, cp and dp ranks of a stage are used
+ * again, so a rank has both roles. */
 #define EP_MODES(X) X(extra) X(folded)
 typedef enum EpMode {
 #define X(name) EP_##name,
@@ -427,39 +358,41 @@ typedef enum EpMode {
         EP_MODE_COUNT
 } EpMode;
 
-/* A script that was read for the configuration, or a script that is missing although a script
- * requires it. */
+/* A script that the configuration depends on, or one that was required but is absent. */
 typedef struct ScriptFile {
     const char *name;
-    bool shipped; /* a file of the library; false: `path` is as the user gave it */
-    Hash128 hash; /* hash of the file's bytes; zero: it could not be read */
+    bool shipped; /* a file of the library; false: a file of the user, named as the user gave it */
+    Hash128 hash; /* XXH3 hash of the file's bytes; zero: it could not be read */
 } ScriptFile;
 
 typedef struct Config {
-    const char *file;         /* path of the plan's script */
-    LIST(ScriptFile) scripts; /* all files that were read, in this order; empty after a crash */
+    const char *file; /* path of the plan's script */
+    /* all files that were read, the first one first; empty if the script's process crashed */
+    LIST(ScriptFile) scripts;
     uint64_t source_lines;
-    /* filled only after the error mesh-product: settings such as "mesh.tp=4", each of which alone
-     * would make the mesh fill the cluster */
+    /* after the error mesh-product only: settings such as "mesh.tp=4". Each of them alone would
+     * make the mesh use all devices of the cluster */
     LIST(const char *) fills;
-    uint32_t axis_size[AXIS_NAMES]; /* -1 is already replaced; 1: no such axis */
-    EpMode ep_mode;                 /* default extra */
-    /* EP_folded: the axis sizes before folding, which turns ranks of the data axes into the axis
-     * ep. In this list the size of ep is 1
-     */
+    /* the user's -1 is already replaced by a size; 1: the plan does not use this axis */
+    uint32_t axis_size[AXIS_NAMES];
+    EpMode ep_mode; /* default extra */
+    /* EP_folded: the sizes of the axes as the script gives them, with 1 for ep. In axis_size, the
+     * ranks that ep takes from the data axes are counted under ep instead. Example: dp_shard 4, tp
+     * 2, ep 4 gives axis_before dp_shard 4, tp 2 and axis_size dp_shard 2, tp 2, ep 2 */
     uint32_t axis_before[AXIS_NAMES];
-    /* [axis]: the number of the axis's innermost ranks over which experts are divided, in addition
-     * to the ranks of ep; 0 or 1: none */
+    /* EP_folded: experts are also divided over the innermost ep_lent[axis] ranks of cp or tp; 0 or
+     * 1: not over this axis. In the example: ep_lent[tp] = 2 */
     uint32_t ep_lent[AXIS_NAMES];
     Loc model_loc, mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
-    /* sequences of a step; sequences of a micro-step of a data rank; tokens of a sequence */
+    /* sequences in a step; sequences that a data rank computes at a time; tokens in a sequence */
     int64_t global_batch, micro_batch, seq;
-    int64_t channels, targets, height, width; /* sizes of a batch of fields; 0: tokens */
-    Denominator denominator;                  /* denominator of the loss; default kept */
-    /* microbatch_mean: number of sequences averaged as one group; else 0 */
+    int64_t channels, targets, height, width; /* shape of a batch of fields; 0: tokens */
+    /* which tokens divide the summed loss; default kept */
+    Denominator denominator;
+    /* DENOMINATOR_microbatch_mean: sequences whose losses are averaged first; otherwise 0 */
     int64_t group;
-    /* dtypes: of parameters between steps; of computation; of sums of gradients */
+    /* dtype in which parameters are stored; in which ops compute; in which gradients are summed */
     DType param, compute, reduce;
     Optimizer optimizer;
     uint32_t n_passes;
@@ -468,13 +401,14 @@ typedef struct Config {
     Runtime runtime;
     NcclSettings nccl;
     uint64_t seed;
-    uint32_t train_steps;  /* `run`: default number of steps */
+    uint32_t train_steps;  /* default number of steps of `tandem run` */
     const char *data_file; /* the tokens to train on; NULL: synthetic data */
-    /* the system whose known mistakes this plan reproduces; such a plan never runs; NULL: none */
+    /* a system whose known mistakes the plan reproduces, such as "miles-credit"; such a plan is
+     * only simulated, never run; NULL: none */
     const char *original;
 } Config;
 
-/* Returns the user's options for a pass, or NULL if `parallel` does not list the pass. */
+/* Returns the plan's options for the pass `name`, or NULL if `parallel` does not list it. */
 static inline const PassConfig *config_pass(const Config *c, PassName name)
 {
     for (uint32_t i = 0; i < c->n_passes; i++)
@@ -482,7 +416,7 @@ static inline const PassConfig *config_pass(const Config *c, PassName name)
     return NULL;
 }
 
-/* Returns the product of the sizes of these axes. */
+/* Returns the product of the sizes of the axes in the set `names`. */
 static inline uint32_t config_ranks(const Config *c, AxisNames names)
 {
     uint32_t n = 1;
@@ -491,7 +425,7 @@ static inline uint32_t config_ranks(const Config *c, AxisNames names)
     return n;
 }
 
-/* Returns the number of ranks that read different samples. */
+/* Returns the number of data ranks: ranks that read different samples in a step. */
 static inline int64_t config_data_ranks(const Config *c)
 {
     return config_ranks(c, axes_cutting(INDEX_samples));

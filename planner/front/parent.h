@@ -1,4 +1,6 @@
-/* The parent's side of a script's evaluation. Only the files of planner/front include this. */
+/* The parent's side of a script's evaluation: it reads the child's records (stream.h), checks them,
+ * and builds a Config and a Graph. Only the files of planner/front include this header. "Held
+ * script" means a script whose process answers many requests, each with other settings (held.c). */
 #ifndef TANDEM_FRONT_PARENT_H
 #define TANDEM_FRONT_PARENT_H
 
@@ -10,184 +12,201 @@
 
 enum { MOST_RANKS = 131072 };
 
-/* The source location of one value of the plan. An example of `path`: "batch.micro". */
+/* A value of the plan that has arrived. path: such as "batch.micro". loc: its script line. */
 typedef struct Seen {
     const char *path;
     Loc loc;
     bool is_table;
 } Seen;
 
-/* An option of a pass whose value is a list of modules. */
+/* An option of a pass whose value is a list of module patterns; an empty list may be an error. */
 typedef struct NamedList {
     const char *path, *key; /* path: "parallel.2.modules"; key: "ac.modules" */
-    /* the hint of the error about an empty list (PassOption.empty) */
+    /* hint of the error about an empty list; see PassOption.empty */
     const char *hint;
     Loc loc;
 } NamedList;
 
-/* An entry of runtime.attention: the attention kernel for one architecture. */
+/* An entry of runtime.attention = { "flash2", Blackwell = "cudnn" }: the attention kernel for one
+ * GPU architecture. */
 typedef struct ArchKernel {
-    /* an architecture such as "Blackwell"; "1": all architectures that have no entry */
+    /* an architecture such as "Blackwell"; "1" (the first value without a key): all other
+     * architectures */
     const char *key;
     AttentionKernel kernel;
     Loc loc;
 } ArchKernel;
 
-/* The configuration while it is read. Values arrive one by one. */
+/* The configuration under construction, while the values of the plan arrive one by one. */
 typedef struct Draft {
     Config config;
-    /* sizes as the script gives them; 0: no such axis, -1: as many ranks as remain */
+    /* sizes as the script gives them; 0: not given, -1: all devices that the other axes leave */
     int64_t mesh[AXIS_NAMES];
-    /* number of experts in each layer, from the model's configuration; 0: unknown */
+    /* experts in each layer, as model.config.experts says; 0: unknown */
     uint32_t experts;
-    uint32_t init; /* initial values of parameters; 0: standard; 1: varied (see rebuild.c) */
+    /* how parameters start. 0: as the model says; 1: varied, so that no gradient is 0 (rebuild.c)
+     */
+    uint32_t init;
     const char *name;
     uint32_t n_errors_before;
-    /* the cluster that replaces the script's; NULL: the script's cluster stays */
+    /* the cluster of --cluster, which replaces the script's; NULL: the script's cluster stays */
     const Cluster *named;
-    uint32_t named_nodes; /* number of nodes of `named`; 0: as many as the mesh needs */
-    bool sets_gpu;        /* --set gpu= puts another GPU into the named cluster */
-    bool unsure;          /* a value on which the mesh or the batch depends is missing or wrong */
+    /* nodes of `named`, as the user gives them; 0: as many as the mesh needs */
+    uint32_t named_nodes;
+    bool sets_gpu; /* --set gpu= was given: its GPU replaces the one of `named` */
+    /* a value of mesh, batch or cluster is missing or wrong, so checks that need it are skipped */
+    bool unsure;
     LIST(Seen) seen;
     LIST(NamedList) lists;
     LIST(ArchKernel) attention;
-    /* runtime.attention is a table with kernels for several architectures */
+    /* runtime.attention is a table (ArchKernel), not one word */
     bool is_choice;
-    LIST(const char *) files; /* entry 0 is unused, because number 0 means "no file" */
-    /* owner of the texts, for a script that is held open; NULL: the script answers only once */
+    /* names by file index, from 1 on; entry 0 is unused, because file 0 means "no location" */
+    LIST(const char *) files;
+    /* for a held script: owner of texts that outlive a load; NULL: every text lives in `arena` */
     KeptTexts *texts;
     Arena *arena;
     Diag *d;
 } Draft;
 
 Draft draft_new(Arena *arena, Diag *d);
-/* Returns a copy of `text` that lives as long as the configuration. For a script that is held open,
- * equal texts give the same pointer, and the text lives as long as the script. */
+/* Returns a text that lives as long as the configuration and is equal to `text`. For a held script,
+ * equal texts give the same pointer, so keys can compare pointers (planned.c). */
 const char *draft_kept(const Draft *draft, const char *text);
-/* Returns a pass in which no option was set. */
+/* Returns the PassConfig of pass `name` with the default of every option. */
 PassConfig draft_pass_default(PassName name, Loc loc);
-/* Reads one record with a value of the plan. Reports the user's mistakes as diagnostics. Returns
- * false only if the record itself is damaged. */
+/* Reads a record with one value of the plan (its path, its location, the value) and stores it.
+ * Reports the user's mistakes as diagnostics. Returns false only if the record itself is malformed.
+ */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
-/* Reads the name and the hash of a script that was read. */
+/* Reads a RECORD_source and appends it to config.scripts. */
 bool draft_source(Draft *draft, Reader *r);
-/* Reads the list of actions of the next pipeline rank. */
+/* Reads a RECORD_actions: the list of actions of the next pipeline rank. */
 bool draft_actions(Draft *draft, Reader *r);
-/* Reads the location at the current position of a record. */
+/* Reads a location (file index and line) from the current position of a record. */
 Loc draft_read_loc(const Draft *draft, Reader *r);
-/* Returns the location where the script gave the value at `path`. If the script gave no such value,
- * returns the location of the innermost table around it. The outermost table is the plan. */
+/* Returns the line where the script gave the value at `path`. If it gave none, returns the line of
+ * the innermost enclosing table: for "mesh.tp", the line of `mesh`, else the line of plan{}. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
 bool draft_has_table(const Draft *draft, const char *path);
-/* Reports lists of modules that are empty, with the rule "empty-list". */
+/* Reports "empty-list" for each option in draft->lists that is an empty list. */
 void draft_check_lists(Draft *draft);
-/* True if the plan gives any of the sizes of a batch of fields. */
+/* True if the plan gives channels, height or width: the model reads fields on a grid, not tokens.
+ */
 bool draft_has_fields(const Draft *draft);
-/* Reports each missing size of a batch of fields. Sets the sequence length to the number of grid
- * points. */
+/* For a batch of fields: reports which of channels, height and width are missing. Sets config.seq
+ * to the number of grid points, height x width. */
 void draft_check_fields(Draft *draft);
-/* Checks that the device has the products of float8{}, and that the other dtypes fit them. */
+/* For a plan with float8{}: checks that the device multiplies the format, and that
+ * precision.compute is not f64. */
 void draft_check_float8(Draft *draft);
-/* Completes the configuration: reports missing keys, checks values that depend on each other, and
- * computes the final sizes of mesh and batch. Returns false if an error was reported. */
+/* Called when all values have arrived. Reports missing keys, checks values that depend on each
+ * other, and computes the final sizes of mesh and batch. Returns false if an error was reported. */
 bool draft_finish(Draft *draft);
-/* Returns the name of the cluster that replaces the script's, as --cluster or the setting cluster=
- * gives it. Returns NULL if the script's cluster stays. */
+/* Returns the name of the cluster that replaces the script's: that of --cluster, or of a later
+ * --set cluster=. Returns NULL if there is no --cluster. */
 const char *front_named_cluster(const FrontOptions *options);
-/* Stores `named`, the cluster with this name, until draft_take_named uses it. */
+/* Remembers `named`, the loaded cluster of --cluster, for draft_take_named. */
 void draft_name_cluster(Draft *draft, const FrontOptions *options, const Cluster *named);
-/* Replaces the script's cluster by draft->named, and then applies the settings of the command line
- * to it. If the user gave no number of nodes, the mesh determines it. */
+/* Replaces the script's cluster by draft->named, and applies settings such as --set cluster.nodes=2
+ * to it. If the user gave no number of nodes, computes it from the mesh. */
 void draft_take_named(Draft *draft);
-/* If runtime.attention is a table, chooses the attention kernel for the GPU of the
- * plan's cluster. */
+/* If runtime.attention is a table, sets config.runtime.attention to its entry for the architecture
+ * of the plan's GPU. */
 void draft_choose_attention(Draft *draft);
-/* Sets runtime.scatters_gradients, which depends on the passes. */
+/* Sets runtime.scatters_gradients from the options of fsdp2{} and zero{}. */
 void draft_find_scattered(Config *c);
-/* Reports a cluster of several nodes without a network, with the rule "cluster-network". */
+/* Reports "cluster-network" if the plan needs several nodes, but its cluster has no NICs. */
 void draft_check_network(Draft *draft);
-/* Returns the product of the sizes of all axes except `axis`, as the script gives them. If `axis`
- * is -1, all axes count. */
+/* Returns the product of the sizes of all mesh axes except `axis`, as the script gives them; with
+ * axis -1, of all axes. A size of -1 counts as 1. */
 uint64_t draft_other_axes(const Draft *draft, int axis);
-/* Turns ranks of a pipeline stage into ranks of the axis ep (fold.c). Reports mistakes with the
- * rule "ep-fold". */
+/* For ep_mode = "folded": computes config.ep_lent and the sizes of the data axes and ep (fold.h).
+ * Reports "ep-fold" if mesh.ep does not fit. */
 void draft_fold_experts(Draft *draft);
-/* Makes the plan as small as possible without changing its structure. `sizes_follow`: the model
- * chooses sizes that fit the smaller mesh. */
+/* For --verify: reduces ranks, stages, micro-batches and the sequence length, while every pass
+ * keeps something to do. sizes_follow: the model has a function `shrink`, which chooses sizes for
+ * the smaller mesh. */
 void draft_shrink(Draft *draft, bool sizes_follow);
 
-/* Builds the graph from the trace's records. */
+/* State while the graph is rebuilt from the records of the child's trace. */
 typedef struct Rebuild {
     Graph *graph;
     const Draft *draft;
     Arena *arena;
     bool varied;
-    uint32_t n_sites;       /* number of places in the model that draw random numbers */
-    bool known;             /* the complete graph was found, so no record is needed */
-    struct KeptTrace *kept; /* stores the graph for later requests; NULL: the graph is not stored */
+    /* random draws in the model so far, such as dropout ops; each gets its own id */
+    uint32_t n_sites;
+    /* this model was traced before and its graph was found, so no records of the model follow */
+    bool known;
+    /* where to store the finished graph for later requests of a held script; NULL: nowhere */
+    struct KeptTrace *kept;
 } Rebuild;
 
-/* Reads one record of the trace. Returns false if the record is damaged. */
+/* Adds what one record of the trace describes (a module, a parameter, an op, ...) to the graph.
+ * Returns false if the record is malformed. */
 bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r);
-/* Fills in ModelInfo and all facts that can be found only in the complete graph. Returns false if
- * an error was reported. */
+/* Called after the last record. Fills in ModelInfo and what only the complete graph tells. Returns
+ * false if the graph has no loss. */
 bool rebuild_finish(Rebuild *b, Diag *d);
 
 /* ---- the process that evaluates a script (front.c) */
 typedef struct Traces Traces;
 typedef struct Script {
     pid_t pid; /* id of the process; -1: there is none */
-    /* fd: pipe for records; words: pipe for the last words of a dying process; -1: not open */
+    /* fd: socket for records and requests. words: pipe on which a dying process reports its line;
+     * -1: not open */
     int fd, words;
     Channel channel;
     double cpu_s;
-    bool done; /* the last record of the request has arrived */
-    /* graphs of a script that is held open; NULL: the script answers once and ends */
+    bool done; /* RECORD_done, the last record of a request, has arrived */
+    /* for a held script: the graphs that earlier requests traced; NULL: not held */
     Traces *traces;
-    bool ended; /* a script that is held open has answered the request */
-    int status; /* if `ended`: the exit status of the process that answered */
+    bool ended; /* RECORD_ended has arrived: the held script's process waits for the next request */
+    int status; /* if `ended`: status, as from waitpid, of the fork that answered the request */
 } Script;
 
-/* Returns a script without a process. */
+/* Returns a Script whose process is not started. */
 Script script_none(Traces *traces);
-/* Ends the process, if there is one, and closes all pipes to it. */
+/* Kills the process `self`, a Script, if it runs, and closes the socket and the pipe. */
 void script_stop(void *self);
-/* Sends a request to the process. If sending fails, script_listen reports the reason.
- */
+/* Sends the request in `w` to the process. If that fails, script_listen reports the reason. */
 void script_send(Script *s, StreamWriter *w);
-/* once: the process answers once and ends. held: the process stays and waits for requests. sweeps:
- * the script may return a sweep, and the process waits for calls of the sweep's functions. */
+/* once: the process sends one plan and ends. held: it waits for requests, each with settings.
+ * sweeps: the script may return a sweep; the process then waits for calls of its functions. */
 typedef enum ScriptUse { SCRIPT_once, SCRIPT_held, SCRIPT_sweeps } ScriptUse;
 bool script_start(Script *s, const char *path, const char *code, const FrontOptions *options,
                   ScriptUse use, Diag *d);
-/* Reads an error that the process sent, and adds it to the diagnostics. */
+/* Reads a RECORD_error and adds it to the diagnostics. */
 bool script_error(Draft *draft, Reader *r);
-/* Kills the process and waits for its end. Returns its exit status; if it was about to exit, the
- * kill does not change this status. */
+/* Kills the process and waits for its end. Returns the status from waitpid. If the process was
+ * exiting already, this is its own exit status, in spite of the kill. */
 int script_end(Script *s);
-/* The seconds that the parent waits for a script, or for one of its calls. The limit is generous
- * because a busy machine may give the script only part of a processor. */
+/* Seconds that the parent waits for an answer. Much longer than the limit on processor time,
+ * because a busy machine may give the script only a part of a processor. */
 static inline double script_patience(const Script *s)
 {
     return 20 + 4 * s->cpu_s;
 }
-/* Reports why a process ended without a last record. */
+/* Reports why a process ended without RECORD_done: its time limit, its memory limit, or a crash.
+ * status: as from waitpid. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state);
-/* Reports that the process could not be started, or that no data could be sent to it. */
+/* Reports that the process could not be started or reached; error: an errno. */
 void script_unreachable(Draft *draft, int error);
-/* Reads records until the request or the process ends. Returns true if all records were understood.
- */
+/* Reads records until the request is answered or the process ends, and hands them to `draft` and
+ * `b`. Returns true if no error was reported. */
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);
 bool front_sets_are_fine(const FrontOptions *options, Diag *d);
-/* Reads a configuration that contains nothing but a cluster of the library. */
+/* Loads a library cluster through a tiny plan that contains nothing else. The result is in
+ * config->cluster, and the scripts that define it are in config->scripts. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
-/* ---- the models that a held script has traced (held.c) */
-/* Returns true if the model was traced before under this configuration, and gives `b` its graph.
- * Otherwise returns false and, if `shares`, prepares `b` to build a graph that is kept for later
- * requests. */
+/* held.c: the models that a held script has traced */
+/* If the model was traced before under equal values, sets *b->graph to its graph and returns true.
+ * Otherwise returns false and, if `shares`, prepares `b` to store the graph for later requests.
+ * shares: the trace depends only on these values (Child.shares). */
 bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
 
 #endif

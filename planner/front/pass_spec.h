@@ -1,7 +1,7 @@
-/* A PassSpec holds all that Tandem knows of one pass. It has the options, the order constraints,
- * and the functions that print, shrink, check and run the pass. Each pass defines its PassSpec in
- * its file under planner/passes. Four kinds of code loop over these constants: to read a plan, to
- * check the order of passes, to print them, and to shrink them. */
+/* A PassSpec describes one pass of `parallel = { tp {}, fsdp2 {} }`: its options, its place in the
+ * order of passes, and the functions that run, print, shrink and check it. Each pass defines its
+ * PassSpec in its file under planner/passes. Four loops over these constants read a plan, check the
+ * order of passes, print them, and shrink them for --verify. */
 #ifndef TANDEM_FRONT_PASS_SPEC_H
 #define TANDEM_FRONT_PASS_SPEC_H
 
@@ -15,39 +15,43 @@ struct Job;
 
 /* One option of a pass. */
 typedef struct PassOption {
-    /* field: the option's type and its offset in PassConfig; its path, for example "tp.sequence" */
+    /* path such as "tp.sequence"; type, range and offset in PassConfig */
     Field field;
-    /* the default: a number, 0 or 1 for a bool, or the index of a word. NAN: no default
-     * is stored */
+    /* the default: a number, 0 or 1 for a bool, the index of a word. NAN: the default depends on
+     * other values */
     double preset;
-    const char *open; /* the default in words, for documents; only if preset is NAN */
-    /* unit and meaning of the option; if its key is NULL, field.path is the key */
+    const char *open; /* if preset is NAN: the default in words, for the documentation */
+    /* unit and meaning; doc.key is NULL, because field.path is the key */
     FieldDoc doc;
-    /* offset of a bool in PassConfig that records that the user gave the list; 0: no such bool */
+    /* offset of a bool in PassConfig that is set to true if the user gave the list; 0: no such bool
+     */
     size_t named;
-    /* the hint of the error if the user gives an empty list; NULL: an empty list is allowed */
+    /* for a list: hint of the error about an empty list; NULL: an empty list is allowed */
     const char *empty;
 } PassOption;
 
-/* Another pass that must come before or after this pass. `why` names the silent bug that the wrong
- * order causes. */
+/* An order constraint: the pass `other` must run before (or after) this one. `why` names the wrong
+ * result that the other order would silently give. */
 typedef struct PassEdge {
     PassName other;
-    const char *why; /* a NULL ends the list of edges */
+    const char *why; /* NULL ends the list */
 } PassEdge;
 
-/* In a plan made small for --verify: the largest number of elements that share a scale. */
+/* In a plan that --verify shrank: the largest number of elements that share a float8 scale. */
 enum { FLOAT8_SMALL_BLOCK = 2 };
 
-/* The plan while --verify makes it smaller. Each pass changes its own options. */
+/* The state while --verify makes a plan small. Each pass's function `shrink` changes its options
+ * and sets the members below that it needs. */
 typedef struct Shrink {
-    Config *config;                /* the configuration; its axes are already shrunk */
-    uint32_t axis_was[AXIS_NAMES]; /* the sizes of the axes before they were shrunk */
-    bool stays[AXIS_NAMES];        /* [axis]: true if the axis must not shrink further */
-    bool keeps_batch;              /* true if the number of micro-batches must stay */
-    /* true if the pipeline needs at least as many micro-batches as it has ranks */
+    Config *config;                /* its mesh axes are already small */
+    uint32_t axis_was[AXIS_NAMES]; /* the sizes of the axes in the user's plan */
+    /* [axis]: true if the axis must keep its present size, even above 16 ranks */
+    bool stays[AXIS_NAMES];
+    bool keeps_batch; /* true if the number of micro-batches must stay */
+    /* true if the schedule needs at least as many micro-batches as pipeline ranks */
     bool fills_pipe;
-    /* number of tokens, and of features, that share a scale; 1: none do */
+    /* number of consecutive elements along tokens or features that share a float8 scale; 1: none do
+     */
     uint32_t block;
 } Shrink;
 
@@ -55,40 +59,41 @@ typedef struct PassSpec {
     const char *name;
     FieldDoc doc;
     const PassOption *options; /* the last row has a NULL path; NULL: the pass has no options */
-    /* the option that the short form sets: `ac "full"` is short for ac { mode = "full" }. NULL: no
-     * short form */
+    /* the option that a bare word sets: `ac "full"` is short for ac { mode = "full" }, with
+     * short_key "mode". NULL: no short form */
     const char *short_key;
-    const PassEdge *before; /* passes that must run after this pass; NULL: none */
-    const PassEdge *after;  /* passes that must run before this pass; NULL: none */
-    /* the pass changes the values that the model computes. A comparison with one rank must
-     * therefore run the pass there, too */
+    const PassEdge *before; /* passes that must run after this one; NULL: none */
+    const PassEdge *after;  /* passes that must run before this one; NULL: none */
+    /* the pass changes the values that the model computes, as float8 does. To compare with a plan
+     * on one rank, --verify runs the pass in that plan, too */
     bool of_model;
-    bool always; /* the pass runs even in plans that do not list it */
-    /* the pass runs even after another pass has failed, so that the user sees its errors, too */
+    bool always; /* the pass runs even if `parallel` does not list it */
+    /* the pass runs even after another pass reported an error, so that the user sees its errors,
+     * too */
     bool reports;
-    /* a data pass (ddp, fsdp2, zero), which uses the data axes; a plan has at most one */
+    /* a pass for data parallelism: ddp, fsdp2 or zero. A plan may have only one */
     bool is_data;
-    /* for a pass with is_data: returns true if its units are sharded between their uses; NULL: they
-     * never are */
+    /* if is_data: returns true if parameters are sharded while they are not in use; NULL: never */
     bool (*shards)(const PassConfig *pass);
     bool (*run)(struct Job *job);
-    /* the setting with which a search adds the pass, such as "parallel.pp=1f1b". NULL:
+    /* the setting with which a search adds the pass to a plan, such as "parallel.pp=1f1b". NULL:
      * "parallel.NAME=true" */
     const char *proposal;
-    /* settings that `sim --explain` tries if the plan lists the pass. A NULL ends the list; NULL:
-     * no list */
+    /* settings whose effect `sim --explain` predicts for a plan with this pass, ended by NULL;
+     * NULL: none */
     const char *const *trials;
-    /* prints the pass and its options for `check`; NULL: the pass's name is printed */
+    /* prints the pass with its options, for `check`; NULL: print only its name */
     void (*print)(const PassConfig *pass, Str *out);
-    /* makes the options fit a small plan; NULL: --verify keeps the options */
+    /* changes the options to fit the small plan of --verify; NULL: no change is needed */
     void (*shrink)(PassConfig *pass, Shrink *shrink);
-    /* give the warning "not-applied" if an axis, or an option, has no effect */
+    /* report the warning "not-applied" for an axis of the mesh (an option) on which the pass has no
+     * effect */
     void (*warn_axes)(const Config *c, const PassConfig *pass, Diag *d);
     void (*warn_options)(const Config *c, const PassConfig *pass, Diag *d);
 } PassSpec;
 
-/* planner/passes/passes.c defines this array. Only the linker connects the two, so that files of
- * front need not include files of passes. */
+/* Defined in planner/passes/passes.c, in the order of PassName. Only the linker connects the two
+ * layers: files of planner/front must not include headers of planner/passes. */
 extern const PassSpec *const pass_specs[PASS_NAME_COUNT];
 
 /* Returns the pass with this name, or NULL if there is none. */
@@ -99,7 +104,7 @@ static inline const PassSpec *pass_spec_of(const char *name)
     return NULL;
 }
 
-/* Prints a pass and its options for `check`. */
+/* Appends the pass and its options to `out`, as `check` prints them. */
 static inline void pass_print(const PassSpec *spec, const PassConfig *pass, Str *out)
 {
     if (spec->print)
@@ -108,8 +113,8 @@ static inline void pass_print(const PassSpec *spec, const PassConfig *pass, Str 
         str_add(out, spec->name);
 }
 
-/* Macros for the rows of an option table. `member` is the field of PassConfig that the option sets;
- * the option's key has the same name. */
+/* Macros for the rows of an option table. `member` is the member of PassConfig that the option
+ * sets; the option's key is its name. */
 #define OPTION_AS(path_, kind_, member, least_, most_, words_, preset_, unit_, doc_)               \
     {                                                                                              \
         .field = {path_, FIELD_##kind_, offsetof(PassConfig, member), least_, most_, words_},      \

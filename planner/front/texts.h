@@ -1,15 +1,16 @@
-/* Texts that live as long as a script that is held open. Equal texts are stored once. */
+/* A set of strings that live as long as a held script, so that equal strings have equal addresses.
+ */
 #ifndef TANDEM_FRONT_TEXTS_H
 #define TANDEM_FRONT_TEXTS_H
 
 #include "planner/base/list.h"
 
 typedef struct KeptTexts {
-    Arena *arena; /* owns the memory of the texts */
+    Arena *arena; /* memory of the strings */
     LIST(const char *) all;
 } KeptTexts;
 
-/* Returns the only stored copy of a text. Returns NULL for NULL. */
+/* Returns the set's copy of `text`; adds it if it is new. Returns NULL for NULL. */
 const char *texts_keep(KeptTexts *texts, const char *text);
 
 #endif

@@ -1,6 +1,15 @@
-/* Declarations for the child: the process that evaluates a script. Only the child's own files
- * include this. A malicious script may exhaust the child's budget and crash the child. It cannot
- * touch files outside its folder and the library, other processes, or the store. */
+/* Declarations for the child: the forked process that evaluates the user's Lua script. It sends the
+ * plan and then the model to its parent as records (stream.h). Only the files of this folder and
+ * front.c include this header. A malicious script can use up the child's processor time and memory,
+ * or crash the child. It cannot read or write files outside the script's folder and the library,
+ * reach other processes, or open the store.
+ *
+ * Terms:
+ * - library: the Lua scripts that come with Tandem (models, clusters, runtimes, tandem/nn.lua)
+ * - setting: an option --set of the command line, such as --set mesh.tp=4
+ * - held script: a script whose process runs it once and then answers many requests, each with
+ *   other settings (child_serve.c)
+ */
 #ifndef TANDEM_FRONT_CHILD_H
 #define TANDEM_FRONT_CHILD_H
 
@@ -29,7 +38,7 @@ enum {
 };
 
 typedef struct ScriptLoc {
-    uint32_t source, line; /* source: number of the file; 0: no location */
+    uint32_t source, line; /* source: index in Child.source; 0: no location */
 } ScriptLoc;
 
 typedef struct Source {
@@ -38,72 +47,79 @@ typedef struct Source {
     size_t n;
     Hash128 hash;     /* hash of the text; zero until the text has been sent */
     uint32_t n_lines; /* number of lines of the text; 0: not counted yet */
-    /* shipped: the file is in the library's folder. library: it is in the subfolder tandem/ or
-     * dialects/, whose lines are never shown as the user's */
+    /* shipped: a file of the library. library: a file of the library's subfolder tandem/ or
+     * dialects/. Errors are never reported at such a line; they are reported at the line that
+     * called it */
     bool shipped, library;
 } Source;
 
-/* A script that was required but not found. */
+/* A script that the user's script required, but that was not found. */
 typedef struct Absent {
     const char *name;
     bool shipped; /* true if the library was searched as well as the script's folder */
 } Absent;
 
-/* The parent's answer after it has read the configuration. */
+/* What the parent sends after it has read and checked the configuration. The child needs these
+ * sizes to build the model. */
 typedef struct Answer {
-    /* sequences in a micro-batch of all data ranks together; tokens of a sequence */
+    /* batch: sequences in a micro-batch, summed over all data ranks. seq: tokens in a sequence */
     int64_t batch, seq;
-    /* sizes of a batch of fields; 0: the batch consists of tokens */
+    /* shape of a sample that is a field on a grid, such as a weather map: `channels` of the input,
+     * `targets` (channels) of the target; 0: the samples are tokens */
     int64_t channels, targets, height, width;
     uint32_t axis_size[AXIS_NAMES];
     uint32_t stages; /* stages of the pipeline: pipeline ranks times stages on each rank */
     uint32_t microbatches;
-    /* each number of features of a shrunk model must be a multiple of this number. It is tp if a
-     * plan of tp may split the features */
+    /* when --verify shrinks the model: each of its feature dimensions, such as the hidden size,
+     * must be a multiple of this. It is the size of tp if the plan's own tp plan may split any of
+     * them, otherwise 1 */
     uint32_t multiple;
-    /* with blocks of numbers that share a scale: each number of features must be a multiple
-     * of this */
+    /* the same for float8 formats with block scales: the sizes must be multiples of this, so that a
+     * block of elements with one scale never crosses ranks */
     uint32_t block;
-    uint32_t full_tp; /* size of tp before the plan was shrunk */
+    uint32_t full_tp; /* size of tp in the user's plan, before --verify reduced the mesh */
+    /* --verify asks for a small model, which the model's function `shrink` returns */
     bool shrink;
-    /* the parent already has the graph of this model, so the child must not trace it again */
+    /* the parent already has this model's graph from an earlier request, so the child must not
+     * trace the model again */
     bool no_model;
 } Answer;
 
-/* Freed blocks of the interpreter's memory, in lists by size. */
+/* Freed blocks of the Lua interpreter's memory, in one list for each size class (child_pool.c). */
 enum { CHILD_POOL_STEP = 16, CHILD_MOST_POOLED = 512 };
 typedef struct ChildPool {
-    /* [size / step]: the first free block of that size; each block points to the next */
+    /* [size / CHILD_POOL_STEP]: the first free block of that size class; each free block begins
+     * with the address of the next one */
     void *free[CHILD_MOST_POOLED / CHILD_POOL_STEP + 1];
-    unsigned char *region; /* memory from which all blocks in the lists were cut; NULL: none */
-    size_t used;           /* bytes at the start of the region that blocks have used so far */
-    bool mapped;           /* the region was requested from the system, even if it was refused */
+    unsigned char *region; /* the mmapped memory from which all pooled blocks are cut; NULL: none */
+    size_t used;           /* bytes at the start of `region` that were ever handed out as blocks */
+    /* the region was requested from the system once, even if the system refused */
+    bool mapped;
 } ChildPool;
 
 typedef struct Child {
     lua_State *L;
     Arena *arena;
     StreamWriter out;
-    /* fd: pipe for records in both directions; words: pipe on which a dying process reports its
-     * line */
+    /* fd: socket for records and requests in both directions. words: pipe on which a process that
+     * the time limit kills writes the script's line */
     int fd, words;
     const char *script, *code; /* code: NULL, or a text to evaluate instead of a file */
     const FrontOptions *options;
     int script_dir, library_dir; /* folders of the script and of the library; -1: not open */
     const char *library;         /* path of the library's folder */
-    /* errno of the failed attempt to open the folder of the script, and that of the library; 0: no
-     * attempt failed */
+    /* errno of the failed open of script_dir and of library_dir; 0: the open did not fail */
     int no_script_dir, no_library_dir;
     double cpu_s;
-    /* entry 0 is unused, because number 0 means "no source" */
+    /* Sources by number, from 1 on: entry 0 is unused, because source 0 means "no location" */
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1];
     uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
-    /* files that scripts required but that did not exist. A result is not reused after one of them
-     * was created */
+    /* Files that a script required, but that did not exist. A stored result depends on their
+     * absence: once one of them exists, the result is not reused */
     Absent absent[CHILD_MOST_ABSENT];
     uint32_t n_absent, n_absent_sent;
     struct {
-        const char *path; /* path of the value in the plan, such as "batch.micro" */
+        const char *path; /* path of the value that the setting changed, such as "batch.micro" */
         uint32_t source;
     } set[CHILD_MOST_SETS];
     uint32_t n_sets;
@@ -116,10 +132,13 @@ typedef struct Child {
     bool system_refused;
     /* an allocation was just refused, so Lua now collects garbage and then tries once more */
     bool collected;
-    uint32_t n_tight; /* number of collections in a row that freed almost nothing */
+    /* number of garbage collections in a row, near the memory limit, that freed almost nothing */
+    uint32_t n_tight;
     ScriptLoc memory_loc, stop_loc;
-    ScriptLoc model_loc; /* location of the plan's key `model` while the model is traced */
-    ScriptLoc set_loc;   /* the setting that is being applied now; source 0: none */
+    ScriptLoc model_loc; /* line of the key `model` in plan{}, while the model is traced */
+    /* the setting that is being applied now, the location of errors outside any script; source 0:
+     * none */
+    ScriptLoc set_loc;
     timer_t timer;
     volatile sig_atomic_t expired, fired, fired_before;
     bool failed; /* an error record was sent */
@@ -127,14 +146,15 @@ typedef struct Child {
     Answer answer;
     bool held;   /* the process stays alive and answers many requests (child_serve.c) */
     bool sweeps; /* the script may return a sweep (child_sweep.c) */
-    /* Lua references to the functions of the sweep; LUA_NOREF: the script gives no such function */
+    /* Lua references to the functions of sweep{}; LUA_NOREF: the script did not give this function
+     */
     int calls[SWEEP_CALLS];
-    /* the functions of the model never read a table that settings change, so settings can share one
-     * trace */
+    /* no function of the model can read a table that settings change, so one trace serves all
+     * requests that get the same Answer */
     bool shares;
-    /* The next fields are for a script that is held open. is_plain: no table of the plan has a
-     * metatable. kept_*: Lua references to the plan and to its tables. n_held_sources: the number
-     * of files that were read when the script ran. */
+    /* For a held script only. is_plain: no table of the plan has a metatable, so the tables can be
+     * restored after each request. kept_plan, kept_tables: Lua references to the plan and to the
+     * copies of its tables. n_held_sources: value of n_sources after the script's only run. */
     bool is_plain;
     int kept_plan, kept_tables;
     uint32_t n_held_sources;
@@ -143,78 +163,87 @@ typedef struct Child {
 /* ---- child_run.c */
 _Noreturn void child_run(Child *c);
 /* Expects the plan on top of the stack. Applies the settings, sends the configuration to the
- * parent, and waits for its answer. */
+ * parent, and receives c->answer. */
 void child_settle(Child *c);
-/* Sends the model if the parent asked for it; call after child_settle. */
+/* Traces the model and sends its graph; call it after child_settle, unless c->answer.no_model. */
 void child_model(Child *c);
 
-/* ---- child_serve.c: a script that is held open */
-/* Stores the content of the plan on top of the stack, for later requests. */
+/* For a held script: copies the content of the plan's tables, the plan being on top of the stack.
+ * Each request changes these tables; afterwards they get this content back. */
 void child_keep_plan(Child *c);
 _Noreturn void child_serve(Child *c);
 /* Reads n bytes into `to`. Returns false if the parent has closed the pipe. */
 bool child_receive(int fd, void *to, size_t n);
 
 /* ---- child_sweep.c: a script that returns a sweep */
-/* Expects the script's value on top of the stack, which sweep{} or plan{} made. For a sweep, sends
- * its content and keeps references to its functions. For a plan, sends only the word "plan". */
+/* Expects the script's return value, made by sweep{} or plan{}, on top of the stack; `kind` is
+ * "sweep" or "plan". Sends the kind. For a sweep, also sends the keys and values of its table, and
+ * keeps references to its functions in c->calls. */
 void child_sweep(Child *c, const char *kind, ScriptLoc loc);
-/* Answers calls of the sweep's functions until the parent closes the pipe. */
+/* Answers the parent's calls of the sweep's functions until the parent closes the socket. */
 _Noreturn void child_serve_sweep(Child *c);
 
 /* ---- child.c */
 void child_open_errors(lua_State *L);
 /* Ends an evaluation, for which lua_pcall returned `status`. Sends the error on top of the stack,
- * if there is one, and the names of the files that were read. */
+ * if `status` says that there is one, then the names of the files that were read, then RECORD_done.
+ * Returns false if the parent has closed the socket. */
 bool child_finish(Child *c, int status);
-/* A message handler for lua_pcall: turns any error into one of Tandem with a location. */
+/* A message handler for lua_pcall: turns any Lua error, such as a call of nil, into Tandem's error
+ * value with the script's line. */
 int child_on_error(lua_State *L);
 Child *child_of(lua_State *L);
-/* Returns the innermost source line that is running. With `user`, skips lines of the library's
- * folder tandem/. If no such line runs, returns the setting that is being applied. */
+/* Returns the innermost script line on the Lua call stack. With `user`, skips internal files of the
+ * library (Source.library). If no such line runs, returns the setting that is being applied. */
 ScriptLoc child_loc(Child *c, bool user);
-/* Returns the innermost running line of the user's scripts. If none runs, returns the setting that
- * is being applied. */
+/* Returns the innermost line of the user's own scripts on the Lua call stack; lines of the library
+ * are skipped. If there is none, returns the setting that is being applied. */
 ScriptLoc child_plan_loc(Child *c);
 /* Raises "unreadable-text" if text [n bytes] is not UTF-8 or contains control characters. `what`
- * names the text in the message. */
+ * names the text in the message, such as "a module's path". */
 void child_check_text(Child *c, const char *what, const char *text, size_t n, ScriptLoc loc);
-/* Raises a Lua error that the user sees as a diagnostic of this rule. hint: one line, or NULL for
- * none. */
+/* Raises a Lua error that ends the script. The user sees it as a diagnostic with this rule id and
+ * this formatted message. hint: one line, or NULL for none. */
 _Noreturn void child_raise(lua_State *L, const char *rule, ScriptLoc loc, const char *hint,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* Adds a new source and returns its number; raises an error when there are too many. */
+/* Appends a copy of *source to Child.source and returns its index; raises "too-many-files" when the
+ * list is full. */
 uint32_t child_source(Child *c, const Source *source);
-/* Appends the location's file number and line to the record that is being written. */
+/* Appends the location (source index, line) to the record that is being written. */
 void child_put_loc(Child *c, ScriptLoc loc);
-/* Sends the names of new files. Call it only between records, because the names are records, too.
- */
+/* Sends a RECORD_file for each source that the parent does not know yet. Call it only between
+ * records. */
 void child_send_files(Child *c);
-/* Sends the names and content hashes of all files from which the plan was made so far. A script
- * that was given as text has no file and is left out. */
+/* Sends a RECORD_source with the name and content hash of each file that was read since the last
+ * call, and of each absent file (with hash 0). Leaves out settings and a script that was given as
+ * text. */
 void child_send_sources(Child *c);
-/* Records that a file could not be read, so that no stored result is reused once the file can be
- * read. */
+/* Adds a file that could not be read to Child.absent. A stored result is then not reused once the
+ * file can be read. shipped: the library was searched, too. */
 void child_note_absent(Child *c, const char *name, bool shipped);
-/* Writes a diagnostic as a record. An error makes the evaluation fail in the end, but the script
- * may go on and report more errors. */
+/* Writes a diagnostic as a record. After an error, the evaluation fails in the end, but the script
+ * goes on, so it can report more errors. */
 void child_write_error(Child *c, const char *rule, ScriptLoc loc, const char *text,
                        const char *hint, Severity severity);
-/* Returns the text in the Lua list at index `list` whose spelling is nearest to `word`, or NULL if
- * none is near. */
+/* Returns the string in the Lua list at index `list` whose spelling is nearest to `word`, or NULL
+ * if all are too different. */
 const char *child_nearest(lua_State *L, const char *word, int list);
-/* Returns a hint "did you mean 'x'?" with the text nearest to `word`, or NULL if none is near. */
+/* Returns the hint "did you mean 'x'?", where x is child_nearest, or NULL if all strings are too
+ * different. */
 const char *child_near(lua_State *L, const char *word, int list);
-/* Like child_near, but if no text is near, the hint lists all texts. */
+/* Like child_near, but if no string is near, the hint lists all strings of the list. */
 const char *child_near_or_all(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
-void child_limit_again(Child *c); /* starts the limit on processor time anew for the next request */
-/* Ends the script, even if it catches errors. The caller sets `flooded` first, for the report. */
+/* starts the limit on processor time anew: a request of a held script gets the full time */
+void child_limit_again(Child *c);
+/* Ends the script now: every further step raises an error, so pcall in the script cannot prevent
+ * it. The caller first sets c->flooded, from which the report gets its reason. */
 _Noreturn void child_stop(Child *c);
-/* Ends the process because an allocation failed. The message blames the script if it uses more than
- * half of its memory limit, otherwise the system. */
+/* Ends the process because an allocation failed. If the process has grown by more than half of what
+ * the memory limit allows, the exit blames the script (abort), otherwise the system
+ * (CHILD_NO_MEMORY). */
 _Noreturn void child_out_of_memory(void *self);
 /* Lua's allocator function (see lua_Alloc), with the script's memory limit */
 void *child_allocate(void *self, void *at, size_t old, size_t size);
@@ -224,84 +253,95 @@ void *child_allocate(void *self, void *at, size_t old, size_t size);
  * may be NULL if `old` is 0. */
 void *child_resize(ChildPool *pool, void *at, size_t old, size_t size);
 
-/* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a
- * fixed order */
+/* child_library.c: replaces Lua's standard functions by safe ones. child_pairs.c: replaces pairs
+ * and next by versions with a fixed order */
 void child_open_library(Child *c);
 void child_open_pairs(lua_State *L);
 
 /* ---- child_require.c */
 void child_open_require(Child *c);
-/* Returns the library's clusters with `word` in their name, as "dgx_h100, pcie_h100"; "" if there
- * are none. */
+/* Returns the names of the library's clusters that contain `word`, as "dgx_h100, pcie_h100"; "" if
+ * there are none. */
 const char *child_clusters_with(Child *c, const char *word);
-/* Loads the text of a file beneath `dir`, and leaves the compiled chunk on the stack. Files
- * elsewhere are refused. */
+/* Opens the script `path`, the one the user named on the command line, and leaves its compiled
+ * chunk on the stack. Raises "script-open" with a hint if it cannot. */
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
-/* Reads a data file that lies in the script's folder. Returns the number of its source. */
+/* Reads the data file `path` of the script's folder, such as a CSV schedule, into a new source.
+ * Returns the index of that source. Raises an error at `loc` if the path leads out of the folder.
+ */
 uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc);
 
-/* Packs a location into a Lua integer, because core functions pass locations to each other as
+/* Packs a location into one Lua integer: the library's Lua code passes locations around as
  * integers. */
 lua_Integer child_pack_loc(ScriptLoc loc);
 ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed);
 
-/* ---- child_scan.c: the source line of a key in a table constructor */
+/* child_scan.c: searches the text of a script for the line of a key. Lua knows only the line of the
+ * call plan{ ... }, not the line of each key in the braces */
 typedef struct Spot {
     uint32_t source, line;
     size_t open; /* offset just after the constructor's opening brace; 0: unknown */
 } Spot;
-/* Returns the constructor that is passed to `callee` in the call at `loc`. */
+/* Returns the braces in the call `callee { ... }` or `callee({ ... })` on the line `loc`. */
 Spot scan_call(const Child *c, ScriptLoc loc, const char *callee);
-/* Returns the constructor that is passed to the function called at `loc`, whatever its name.
- */
+/* Like scan_call, for any function's name. */
 Spot scan_any_call(const Child *c, ScriptLoc loc);
-/* Returns the line of `key =` in the table, and the constructor of its value if the value is a
- * table. */
+/* Returns the line of `key = value` in the braces `table`. If the value is `{ ... }` or `word { ...
+ * }`, also returns the position of its braces. */
 Spot scan_key(const Child *c, Spot table, const char *key);
-/* Does the same as scan_key for the index-th positional value. */
+/* Like scan_key, for the index-th value without a key: index 2 of { tp {}, ac "full" } is ac. */
 Spot scan_item(const Child *c, Spot table, lua_Integer index);
 
-/* ---- child_set_parts.c: settings that replace a part of the plan on top of the stack */
+/* child_set_parts.c: settings that replace a whole table of the plan on top of the stack, such as
+ * cluster=dgx_h200 */
 void child_set_cluster(Child *c, const char *name);
 void child_set_gpu(Child *c, ScriptLoc loc, const char *name);
 void child_set_model(Child *c, const char *name);
-/* cluster.device=h200: reports that a device is a table, and names the settings that exist. */
+/* For cluster.device=h200: raises an error, because the device is a table. The hint names the
+ * settings gpu= and cluster=. */
 _Noreturn void child_refuse_device(Child *c, ScriptLoc loc, const char *name);
 
 /* ---- child_words.c */
 void child_open_words(Child *c);
-/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and the location of the
- * call; NULL for any other value. */
+/* Returns the global function ("plan", "tp", "adamw", ...) that made the table at `index`, and sets
+ * *loc to the line of its call. Returns NULL for any other value. */
 const char *child_kind(lua_State *L, int index, ScriptLoc *loc);
 
 /* ---- child_plan.c, child_set.c */
-/* Turns the plan table on top of the stack into records. */
+/* Sends the plan table on top of the stack as records, one for each value: "batch.micro", 1, and so
+ * on. */
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
-/* Sets the defaults of passes that depend on the runtime. Call it after child_apply_sets. */
+/* Sets options of passes whose default comes from the runtime's profile, such as tp's
+ * keep_gathered. Call it after child_apply_sets. */
 void child_runtime_defaults(Child *c);
-/* Pushes the value of a setting as Lua type: 4, 3e-4, true, or a text. */
+/* Pushes the text of a setting as the Lua value it spells: an integer (4), a float (3e-4), a
+ * boolean (true), otherwise a string. */
 void child_push_value(lua_State *L, const char *value);
-void child_apply_sets(Child *c); /* applies the settings to the plan table on top of the stack */
-/* Returns the location where `--set` wrote this flattened path; source 0: it did not. */
+/* applies all settings of the request to the plan table on top of the stack */
+void child_apply_sets(Child *c);
+/* Returns the setting that gave the value at this path, such as "batch.micro"; source 0: no setting
+ * did. */
 ScriptLoc child_set_loc(Child *c, const char *path);
 
-/* ---- child_report.c: core functions that report several mistakes at once */
-void child_add_reports(lua_State *L); /* adds these functions to the table on top of the stack */
-/* child_bounds.c: adds the bounds of models and of attributes to the table on top of the stack. */
+/* child_report.c: functions with which library scripts report several errors before the script ends
+ */
+void child_add_reports(lua_State *L); /* adds them to the table on top of the stack */
+/* child_bounds.c: adds the limits that C code checks, such as the greatest number of experts, to
+ * the table on top of the stack. Library scripts read them. */
 void child_add_bounds(lua_State *L);
 
-/* ---- child_schedule.c: the plan's own pipeline schedule. A schedule file is read before the
- * request for the numbers of ranks and micro-batches is sent to the parent. A schedule function is
- * called after the answer, because it needs these numbers. */
-void child_schedule_file(Child *c); /* both expect the plan table on top of the stack */
+/* child_schedule.c: the plan's own pipeline schedule, from a CSV file or a function of the script.
+ * The file is read before the parent is asked. The function is called after c->answer has arrived,
+ * because its arguments are the numbers of ranks and micro-batches. */
+void child_schedule_file(Child *c); /* both functions expect the plan table on top of the stack */
 void child_schedule_call(Child *c);
 
-/* ---- child_trace.c: core functions for tandem/nn.lua */
-void child_push_core(Child *c);
-void child_ask(Child *c);   /* sends all records so far and waits for the Answer */
-void child_trace(Child *c); /* builds and traces the model of the plan on top of the stack */
+/* child_trace.c: the C functions that tandem/nn.lua calls to build a graph */
+void child_push_core(Child *c); /* pushes the table of these functions, tandem.core */
+void child_ask(Child *c);       /* sends all records so far and waits for c->answer */
+void child_trace(Child *c);     /* builds and traces the model of the plan on top of the stack */
 
 #endif

@@ -1,4 +1,5 @@
-/* Declarations that the readers of a plan's values share. */
+/* Declarations that the files of this folder share. They read the plan's values from the child's
+ * records, check them and store them in a Draft (parent.h). */
 #ifndef TANDEM_FRONT_DRAFT_H
 #define TANDEM_FRONT_DRAFT_H
 
@@ -12,30 +13,36 @@ typedef struct Value {
     const char *text;
 } Value;
 
-const char *draft_shown(Arena *arena, const Value *v); /* Returns the value as messages quote it. */
-/* Returns the names as "a, b or c". */
+/* Returns the value as messages quote it: "4", "true", "the text 'abc'". */
+const char *draft_shown(Arena *arena, const Value *v);
+/* Returns the n names as "a, b, c". */
 const char *draft_list(Arena *arena, const char *const *names, uint32_t n);
-/* True for an integer, even if it is written as 3.0. Sets v->integer. */
+/* True for an integer, even if the script writes it as 3.0 or 8e3. Then sets v->integer. */
 bool draft_whole(Value *v);
-/* Reports that a value does not have the field's type. Returns false. */
+/* Reports that `v`, the value at `path`, does not have the type that `f` asks for. Returns false.
+ */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
-/* Reports that `path` is not a key of the table or pass `parent`, with a hint if a name is near. */
+/* Reports that the last word of `path` is not a key of the table or pass `parent`, such as "mesh"
+ * or "tp" (of_pass). The hint gives the nearest key. */
 void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
-/* Returns the plan's key for a name of another system: "batch.micro" for "micro_batch_size".
- * Returns NULL if no other system uses the name. */
+/* Returns Tandem's key for a name that other frameworks use: "batch.micro" for "micro_batch_size".
+ * Returns NULL if the table other_names.def lacks the name. */
 const char *front_other_name(const char *key);
-/* Checks a value that must be one of a list of words, and stores its index at `at`. */
+/* For a field whose value is one of f->words: stores the index of v->text in that list at `at`.
+ * Reports an unknown word and returns false. */
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
-/* Checks a value by the row of its key, and stores it at `at`. Returns false after an error. */
+/* Checks the type and range of `v` against its row `f`, and stores it at `at`. Reports a mistake
+ * and returns false. */
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
-/* True for a path such as "runtime.attention.Blackwell". */
+/* True for the path of an entry of runtime.attention, such as "runtime.attention.Blackwell". */
 bool draft_is_attention(const char *path);
 void draft_attention_field(Draft *draft, const char *path, Loc loc, Value *v);
-/* Called after a value of an op, such as "runtime.ops.combine.passes", was stored. The op's variant
- * for uneven rows gets the same value, unless the profile gives that variant a value of its own. */
+/* Called after a cost of an op, such as "runtime.ops.combine.passes", was stored. If the op has a
+ * variant for dropless experts (combine_uneven), that variant gets the same value, unless the
+ * profile gives the variant its own. */
 void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v);
-/* Reads one value of a pass: "parallel.2", "parallel.2.kind", "parallel.2.sequence". The items
- * arrive in order, and the kind of an item arrives before its options. */
+/* Stores one record of the list of passes: "parallel.2" (a table), "parallel.2.kind" ("tp"), or
+ * "parallel.2.sequence" (an option). The records of a pass arrive in this order. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v);
 
 #endif
