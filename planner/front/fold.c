@@ -1,13 +1,15 @@
-/* Experts folded into the ranks of a pipeline stage (ep_mode = "folded"). */
+/* ep_mode = "folded": divides experts over ranks of tp, cp and the data axes. fold.h has an
+ * example. */
 #include "planner/front/fold.h"
 
 #include <string.h>
 
 #include "planner/front/parent.h"
 
-/* Takes ranks for ep from an axis of `size` ranks, the innermost first. `missing` is the factor
- * that ep still needs. Returns the factor that is missing afterwards (1: none), or 0 if neither of
- * `missing` and `size` divides the other. */
+/* Takes ranks of one axis for expert groups. size: ranks of the axis. missing: how many times
+ * larger the groups must still become. Sets *taken to the ranks that are taken, the innermost ones.
+ * Returns what is missing afterwards (1: nothing), or 0 if `size` and `missing` do not divide
+ * evenly. Example: size 4, missing 8 takes 4 and returns 2. */
 static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
 {
     *taken = size < missing ? size : missing;
@@ -15,9 +17,10 @@ static uint32_t take(uint32_t size, uint32_t missing, uint32_t *taken)
     return missing / *taken;
 }
 
-/* Takes the ranks of ep first from tp, then from cp, and then from the data axes, the innermost
- * first. The ranks of a group are then consecutive. Returns false if the sizes of the axes do not
- * allow this. */
+/* Builds expert groups of `ep` ranks: takes ranks first from tp, then from cp (lent), then from the
+ * data axes (carved), the innermost axis first, so each group has consecutive ranks. lent[axis],
+ * carved[axis]: ranks taken; 1: none. Returns false if the sizes of the axes do not allow groups of
+ * `ep` ranks. */
 static bool take_experts(const uint32_t size[AXIS_NAMES], uint32_t ep, uint32_t lent[AXIS_NAMES],
                          uint32_t carved[AXIS_NAMES])
 {
@@ -122,8 +125,9 @@ static void refuse_fold(const Draft *draft, uint32_t ep)
               experts ? "" : ", if the number of experts is a multiple of it");
 }
 
-/* Folds ep into the ranks of a stage. Ranks of the data axes over which experts are divided become
- * the axis ep. Such ranks of cp and tp stay ranks of cp and tp. */
+/* Replaces the user's mesh by the folded mesh. The ranks that ep takes from a data axis become
+ * ranks of the axis ep. The ranks of tp and cp over which experts are divided stay ranks of tp and
+ * cp (config.ep_lent counts them). */
 void draft_fold_experts(Draft *draft)
 {
     Config *c = &draft->config;

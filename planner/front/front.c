@@ -1,4 +1,5 @@
-/* Evaluates a script in a process of its own and reads the records that it sends. */
+/* The parent's side of loading a plan: forks the process that evaluates the script, reads its
+ * records, and reports why it ended. */
 #include "planner/front/front.h"
 
 #include <assert.h>
@@ -18,7 +19,9 @@
 #include "planner/front/parent.h"
 #include "planner/front/pass_spec.h"
 
-/* The first call fills the static buffer that all calls return. */
+/* Returns $TANDEM_SCRIPTS if it is set. Otherwise returns PREFIX/share/tandem/scripts if the
+ * executable is PREFIX/bin/tandem and this folder exists, otherwise the source tree. The first call
+ * decides for all later ones. */
 const char *front_scripts_dir(void)
 {
     static char found[4096];
@@ -84,15 +87,15 @@ void script_stop(void *self)
     if (s->words >= 0) close(s->words);
     channel_free(&s->channel);
     if (s->pid > 0) {
-        kill(s->pid, SIGKILL); /* all useful records were read, so the process can be killed */
+        kill(s->pid, SIGKILL); /* all records that the parent needs are read */
         while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }
     s->pid = s->fd = s->words = -1;
 }
 
-/* Sends a request. A failure is not reported here: the process has then ended and has sent the
- * reason. */
+/* Sends a request. EPIPE and ECONNRESET are not errors here: the process has ended and its last
+ * records, still unread, say why. */
 void script_send(Script *s, StreamWriter *w)
 {
     if (writer_send(w, s->fd) || errno == EPIPE || errno == ECONNRESET) return;
@@ -126,8 +129,8 @@ bool script_start(Script *s, const char *path, const char *code, const FrontOpti
     close(words[1]);
     s->fd = s->channel.fd = pair[0];
     s->words = words[0];
-    /* another process may still hold the pipe open and write nothing; the read must not wait
-     * for it */
+    /* another forked process may have inherited the other end and keep it open; a blocking read
+     * would then wait forever */
     fcntl(s->words, F_SETFL, O_NONBLOCK);
     if (s->pid >= 0) return true;
     diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(error));
@@ -156,8 +159,9 @@ bool script_error(Draft *draft, Reader *r)
     return true;
 }
 
-/* Sends the parent's Answer. can_shrink: the model can choose new sizes for a smaller mesh. shares:
- * one trace of the model serves all settings that get the same Answer. */
+/* Completes the configuration and sends the Answer, from which the child builds the model. shrink:
+ * --verify asks for a small plan. can_shrink: the model has a function `shrink`, which chooses
+ * sizes for the smaller mesh. shares: see Child.shares. */
 static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_shrink, bool shares)
 {
     if (!draft_finish(draft)) return false;
@@ -182,7 +186,7 @@ static bool answer(Script *s, Draft *draft, Rebuild *b, bool shrink, bool can_sh
         if (c->passes[i].tp.plan.n > 0) a.multiple = config_ranks(c, axes_with(AXIS_WEIGHTS));
         if (c->passes[i].float8.cuts > 0) blocks = &c->passes[i].float8;
     }
-    if (blocks != NULL) { /* the product of all axes that may split features or tokens */
+    if (blocks != NULL) { /* product of all axes that may cut features or tokens */
         blocks->cuts = config_ranks(c, axes_with(AXIS_WEIGHTS) | axes_cutting(INDEX_tokens));
         a.multiple = a.block = FLOAT8_SMALL_BLOCK * blocks->cuts;
     }
@@ -214,8 +218,9 @@ static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
     return true;
 }
 
-/* Reads one record. Returns false if no more records are to be read. Sets `asked` when the
- * configuration is complete; the records of the model follow. */
+/* Handles one record. Returns false if no further record may follow. *asked becomes true with
+ * RECORD_ask, which ends the configuration; records of the model come after it. *damaged becomes
+ * true if the record is malformed or out of order. */
 static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
                  bool shrink, bool *damaged)
 {
@@ -252,7 +257,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
         draft->config.source_lines = get_u32(r);
         s->done = reader_finished(r);
         *damaged = !s->done;
-        /* a script that is held open sends a record that ends each request */
+        /* for a held script, RECORD_ended follows and ends the request */
         return s->done && s->traces != NULL;
     case RECORD_ended:
         s->status = (int)get_u32(r);
@@ -266,8 +271,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     return fine;
 }
 
-/* Reports why the child ended without a last record. The reason comes from its exit status and from
- * the words that it sent as it died. */
+/* Reports why the child ended without RECORD_done, as its last words (the line in which the time
+ * limit stopped it), its exit status and `state` tell. */
 void script_explain_end(Script *s, Draft *draft, int status, StreamState state)
 {
     struct {
@@ -413,7 +418,8 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
         list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
     if (!heard) return false;
-    /* for shrunk models, rebuild_finish also limits the number of parameters */
+    /* rebuild_finish limits the number of parameters if `varied`, that is, for small models of
+     * --verify */
     b.varied = options->shrink;
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){path, 0},

@@ -1,4 +1,5 @@
-/* Reads a cluster of the library by its name, through a tiny plan that uses it. */
+/* Loads a cluster of the library by its name: evaluates a tiny plan that uses the cluster, and
+ * takes the cluster from the result. */
 #define _GNU_SOURCE /* for strcasestr */
 #include <dirent.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@ ClusterNames front_cluster_names(Arena *arena)
     return names;
 }
 
-/* True if this script of the clusters' folder makes a cluster. Some of its scripts make only parts
- * of clusters, and hints must not propose these. */
+/* True if the script clusters/NAME.lua returns a cluster. Some scripts there are only helpers of
+ * others, and hints must not propose them. */
 static bool loads(const char *name, uint32_t nodes, Arena *arena)
 {
     Diag unseen = diag_in(arena);
@@ -36,8 +37,8 @@ static bool loads(const char *name, uint32_t nodes, Arena *arena)
     return name != NULL && front_cluster(name, nodes, arena, &other, &unseen);
 }
 
-/* Adds a hint with the nearest name of a cluster. If none is near, the hint lists all names that
- * contain the word, such as "h100". */
+/* Adds a hint to the error about an unknown cluster: the name nearest to `name`, otherwise all
+ * names that contain it, as "h100" is contained in "dgx_h100". */
 static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d)
 {
     static const char prefix[] = "clusters.";
@@ -57,8 +58,8 @@ static void hint_cluster(const char *name, uint32_t nodes, Arena *arena, Diag *d
         diag_hint(d, "the clusters of the library are in %s/clusters", front_scripts_dir());
 }
 
-/* Reads the cluster that a Lua expression returns. The expression needs a plan around it; that plan
- * is as small as possible. */
+/* Evaluates a Lua expression that returns a cluster. Only plans can be loaded, so the expression is
+ * put into a plan with a model of one embedding. */
 static bool read_cluster(const char *name, const char *expression, Arena *arena, Config *config,
                          Diag *d)
 {
@@ -79,7 +80,6 @@ static bool read_cluster(const char *name, const char *expression, Arena *arena,
     return front_load_text(name, code, NULL, arena, config, &graph, d);
 }
 
-/* Reads a configuration that contains only a cluster of the library. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d)
 {
     const char *file = arena_print(arena, "%s/clusters/%s.lua", front_scripts_dir(), name);

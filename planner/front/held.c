@@ -1,5 +1,5 @@
-/* The parent's side of a script that is held open. One process answers for many settings, and each
- * distinct model is traced once. */
+/* The parent's side of a held script: one process answers requests for many settings, and each
+ * distinct model is traced only once. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,8 @@
 
 #include "planner/front/parent.h"
 
-/* All values on which a trace of the script's model depends, besides KeptTrace.model. */
+/* The values that determine the graph of the script's model, together with KeptTrace.model.
+ * Requests with equal values share one graph. */
 typedef struct TraceKey {
     int64_t batch, seq, channels, targets, height, width, global_batch;
     int64_t group;
@@ -21,7 +22,7 @@ typedef struct TraceKey {
 
 typedef struct KeptTrace {
     TraceKey key;
-    const char *model; /* the settings that change the model's config */
+    const char *model; /* settings of the request that change model.config, one in each line */
     Graph graph;
     bool complete;
 } KeptTrace;
@@ -29,8 +30,9 @@ typedef struct KeptTrace {
 struct Traces {
     Arena *arena;
     LIST(KeptTrace *) list;
-    KeptTexts texts;   /* owns the names of files and the texts of configurations */
-    const char *model; /* the settings of the current request that change the model's config */
+    KeptTexts texts; /* owns strings that appear in several configurations, such as file names */
+    /* the present request's settings that change model.config, one in each line */
+    const char *model;
 };
 
 typedef struct NamedCluster {
@@ -40,7 +42,7 @@ typedef struct NamedCluster {
 } NamedCluster;
 
 struct FrontScript {
-    Arena *own; /* this arena holds the struct itself; when it is freed, the process is ended */
+    Arena *own; /* contains this struct; freeing it also ends the process */
     const char *path, *code;
     double cpu_s;
     Script script;
@@ -87,7 +89,8 @@ bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b)
     return false;
 }
 
-/* Stores a graph that was just built, so that later requests can use it. */
+/* Stores the graph that `b` has just built, for later requests. Its locations must refer to strings
+ * that outlive this request. */
 static void keep(Traces *traces, Rebuild *b)
 {
     Graph *g = b->graph;
@@ -128,7 +131,7 @@ void front_close(FrontScript *s)
     if (s != NULL) arena_free(s->own);
 }
 
-/* Returns the cluster that replaces the script's cluster. Each cluster is read only once. */
+/* Returns the cluster of --cluster. It is loaded at the first request and reused. */
 static const Config *named_cluster(FrontScript *s, const FrontOptions *o, Diag *d)
 {
     const char *name = front_named_cluster(o);
@@ -152,7 +155,7 @@ static void send_request(Script *s, const FrontOptions *o, Arena *arena)
     script_send(s, &w);
 }
 
-/* Returns the settings that change the model's config, one in each line. */
+/* Returns the settings that change model.config, one in each line. */
 static const char *model_settings(const FrontOptions *o, Arena *arena)
 {
     Str text = str_in(arena);
@@ -161,7 +164,8 @@ static const char *model_settings(const FrontOptions *o, Arena *arena)
     return str_text(&text);
 }
 
-/* Sends the request to the script's process. Starts the process if it does not run. */
+/* Sends the request to the script's process and reads the answer. Starts the process if it does not
+ * run. */
 static bool ask(FrontScript *s, const FrontOptions *o, Draft *draft, Rebuild *b)
 {
     Script *script = &s->script;
@@ -199,7 +203,8 @@ static bool load(FrontScript *s, const FrontOptions *o, Draft *draft, Graph *gra
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){s->path, 0},
                           "the script's model is not complete");
-    /* a trace with warnings is not kept, because the next load must report the warnings, too */
+    /* a graph whose trace reported warnings is not kept: the next request must trace it again to
+     * report them again */
     if (b.kept != NULL && draft->d->items.n == n_before) keep(&s->traces, &b);
     return draft->d->n_errors == 0;
 }

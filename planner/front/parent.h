@@ -120,6 +120,9 @@ void draft_choose_attention(Draft *draft);
 void draft_find_scattered(Config *c);
 /* Reports "cluster-network" if the plan needs several nodes, but its cluster has no NICs. */
 void draft_check_network(Draft *draft);
+/* For a torus or dragonfly: checks that it has a place for each node, links with a rate, and
+ * (dragonfly) enough links to reach every other group. Returns false after reporting an error. */
+bool draft_check_topology(Draft *draft);
 /* Returns the product of the sizes of all mesh axes except `axis`, as the script gives them; with
  * axis -1, of all axes. A size of -1 counts as 1. */
 uint64_t draft_other_axes(const Draft *draft, int axis);

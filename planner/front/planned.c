@@ -4,9 +4,10 @@
 
 #include "planner/front/pass_spec.h"
 
-/* Of the runtime, passes read only whether the plan names one. If the plan has float8{} and names
- * no runtime, they also read the device's architecture. Names of scripts are needed only for the
- * locations of diagnostics (plan_place_diagnostics). */
+/* Passes may not depend on the cluster or on the costs of the runtime, so these are set to zero.
+ * Exceptions: whether the plan names a runtime and, for float8{} without a runtime, the
+ * architecture of the device. The names of scripts serve only for locations in diagnostics
+ * (plan_place_diagnostics). */
 void config_planned(const Config *config, Planned *out)
 {
     Config *c = &out->config;
@@ -23,7 +24,8 @@ void config_planned(const Config *config, Planned *out)
     c->runtime.name = runtime;
 }
 
-/* Appends a text to the key, and sets its pointer in the configuration to NULL. */
+/* Appends the string *text to the key by its content, and sets the pointer to NULL, so that the key
+ * does not depend on the address. */
 static void move_text(const char **text, Str *key)
 {
     if (*text != NULL) str_add(key, *text);
@@ -31,7 +33,7 @@ static void move_text(const char **text, Str *key)
     *text = NULL;
 }
 
-/* Sets the unused bytes of a location to zero, because the key contains all its bytes. */
+/* Sets the padding bytes of a Loc to zero: the key is compared bytewise. */
 static void clear_unused(Loc *loc)
 {
     const Loc was = *loc;
@@ -40,8 +42,8 @@ static void clear_unused(Loc *loc)
     memcpy(&loc->line, &was.line, sizeof was.line);
 }
 
-/* Clears locations, which no pass may read. A location that is forgotten here makes keys differ,
- * and then a plan is only made again without need. */
+/* Clears the padding of all locations. If a location were forgotten here, equal configurations
+ * would get different keys; their plan would be built twice, but correctly. */
 static void clear_locations(Config *c)
 {
     clear_unused(&c->model_loc);
@@ -54,28 +56,30 @@ static void clear_locations(Config *c)
 
 static void add_pattern(const Pattern *p, Str *key)
 {
-    /* if this fails, the struct has a new member, which must be added here */
+    /* if this fails, Pattern has a new member, which must also be part of the key */
     _Static_assert(sizeof *p == sizeof p->path + sizeof p->loc + 2 * sizeof(uint32_t), "members");
     const uint64_t words[] = {(uintptr_t)p->path, (uintptr_t)p->loc.file, p->loc.line, p->style,
                               p->may_miss};
     str_add_bytes(key, words, sizeof words);
 }
 
-/* Appends a pass's lists of modules to the key, and clears them in the configuration. */
+/* Appends the module patterns of a pass's list options to the key by content, and clears the lists.
+ */
 static void move_lists(PassConfig *pass, Str *key)
 {
     for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
         const FieldKind kind = o->field.kind;
         if (kind != FIELD_modules && kind != FIELD_ops && kind != FIELD_styles) continue;
         Patterns *list = (Patterns *)(void *)((char *)pass + o->field.offset);
-        const uint64_t n = list->n; /* uint64_t, because it replaces an address in the key */
+        /* uint64_t keeps the words of the key aligned to 8 bytes, as refers_to expects */
+        const uint64_t n = list->n;
         str_add_bytes(key, &n, sizeof n);
         for (uint32_t i = 0; i < list->n; i++) add_pattern(&list->at[i], key);
         memset(list, 0, sizeof *list);
     }
 }
 
-/* True if one of the words has the value of an address in the arena. */
+/* True if one of the 8-byte words is an address inside `arena`. */
 static bool refers_to(const Str *words, const Arena *arena)
 {
     for (size_t i = 0; i + sizeof(void *) <= words->n; i += sizeof(void *)) {
@@ -86,10 +90,10 @@ static bool refers_to(const Str *words, const Arena *arena)
     return false;
 }
 
-/* For a script that is held open, equal texts have the same address (draft_kept). So the bytes of
- * the configuration can be compared, addresses included. This is wrong only for addresses in the
- * arena of the load itself, because another text could later get the same address. Therefore a
- * configuration with such an address gets no key, and its plan is made again. */
+/* Makes the key from the bytes of the configuration, string addresses included: for a held script,
+ * equal strings have equal addresses (draft_kept). An address in `arena`, the memory of this load
+ * alone, would break this: after the load is freed, a different string may get the same address. A
+ * configuration with such an address therefore gets no key, and its plan is built again. */
 bool planned_key(const Planned *planned, const Arena *arena, Str *key)
 {
     Arena *scratch = arena_new();

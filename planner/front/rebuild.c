@@ -1,5 +1,5 @@
-/* Builds the graph again from the records of the child's trace. The child may be under the control
- * of a hostile script, so every index is checked, and all shapes are inferred anew. */
+/* Builds the graph from the records of the child's trace. A hostile script may control the child,
+ * so every index is checked, and all shapes are computed again here. */
 #include <assert.h>
 #include <string.h>
 
@@ -31,8 +31,9 @@ static bool add_module(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Replaces an initial value by one that shows mistakes in a comparison. Biases are not 0, and norms
- * are not 1. Weights are so large that all gradients are of order 1. */
+/* Replaces a parameter's initial distribution by one that reveals mistakes when --verify compares
+ * gradients. With a bias of 0 or a norm's weight of 1, some errors would not show. Weights get a
+ * standard deviation of at least 0.25, so that all gradients are of order 1. */
 static Init varied(Init init)
 {
     if (init.kind == INIT_ones) return (Init){INIT_normal, 1, 0.1};
@@ -41,8 +42,10 @@ static Init varied(Init init)
     return init;
 }
 
-/* Checks the order of a fused projection. Each group must hold `each` features of every segment,
- * one segment after the other. */
+/* Checks the segments of a fused projection, such as q, k and v in one weight. Dimension `at`
+ * counts groups (such as KV heads); dimension at + 1 is a group's features, and consists of each[0]
+ * features of segment 0, each[1] of segment 1, and so on. So the sum of `each` must be dim[at + 1].
+ */
 static bool order_fits(uint32_t at, uint32_t n, const int64_t *each, uint32_t n_dims,
                        const int64_t *dim)
 {
@@ -67,8 +70,8 @@ static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
     return !r->bad;
 }
 
-/* For a fused projection: the number of features that each segment has in each group of dimension
- * `dim`. Without segments, features keep their order. */
+/* The segments of a fused projection: each group of dimension `dim` has each[i] features of segment
+ * i. n 0: no segments, features keep their order. */
 typedef struct SegmentOrder {
     uint32_t dim, n;
     int64_t each[FRONT_MOST_SEGMENTS];
@@ -126,15 +129,15 @@ static bool add_param(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Returns the dtype of statistics and state: at least fp32, even if other tensors have a narrower
- * one. */
+/* Returns the dtype of statistics and state tensors: fp64 if the plan computes in fp64, otherwise
+ * fp32. */
 static DType wide(const Rebuild *b)
 {
     return b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
 }
 
-/* Adds a tensor that lives between steps. Its initial value has a random direction, drawn like a
- * weight. The first update gives it its length. */
+/* Adds a state tensor, which lives between steps. Its initial value is random, drawn like a weight;
+ * the model's first update scales it. */
 static bool add_state(Rebuild *b, Reader *r)
 {
     Graph *g = b->graph;
@@ -157,8 +160,8 @@ static bool add_state(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Sets the dtypes of a node's outputs. Statistics and losses are wider than the tensors from which
- * they are computed. */
+/* Sets the dtypes of a node's outputs: statistics (such as a norm's root mean square) are at least
+ * fp32, losses are fp64. */
 static void set_dtypes(Rebuild *b, const Node *n)
 {
     Graph *g = b->graph;
@@ -182,7 +185,8 @@ static bool within(int64_t x, int64_t most)
     return x > 0 && x <= most;
 }
 
-/* Adds the tensor with the images of n samples, cut into patches. */
+/* Adds the input tensor [n, rows x columns, channels x patch x patch] with the images of n samples,
+ * each cut into rows x columns patches. */
 static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
 {
     if (!within(attrs->rows, IMAGE_MOST) || !within(attrs->columns, IMAGE_MOST) ||
@@ -196,8 +200,9 @@ static TensorId add_image(Rebuild *b, const Attrs *attrs, int64_t n, Loc loc)
     return out;
 }
 
-/* Adds the data of a micro-batch: tokens, fields, or the distances between points of a window.
- * Returns 0 if the op is not such a source. */
+/* Adds the input tensors of a micro-batch: tokens and labels; an input and a target field; an
+ * image; or the offsets between the points of an attention window. Returns the first tensor, or 0
+ * if `op` reads no such data or its sizes are out of range. */
 static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
 {
     const Config *c = &b->draft->config;
@@ -231,13 +236,13 @@ static TensorId add_source(Rebuild *b, OpKind op, const Attrs *attrs, Loc loc)
     return out[0];
 }
 
-/* Replaces an op of a loss by the op with the plan's denominator, because the plan, not the model,
- * determines the divisor. */
+/* Sets the divisor of a loss node from the plan, and returns the loss op for the plan's
+ * denominator. The model's own choice is ignored. seq: labelled tokens in a sequence. */
 static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *attrs)
 {
     attrs->scale = 1.0 / ((double)c->global_batch * (double)seq);
     attrs->count_all = c->denominator == DENOMINATOR_all;
-    /* a loss over points has no padding, so all denominators are equal */
+    /* a loss over grid points has no padding, so all denominators give the same value */
     if (op_dim(op, 0, INDEX_tokens) < 0) return op;
     attrs->group = 0;
     if (c->denominator != DENOMINATOR_microbatch_mean) return OP_xent_loss;
@@ -246,14 +251,16 @@ static OpKind set_denominator(const Config *c, OpKind op, int64_t seq, Attrs *at
     return OP_xent_loss_mean;
 }
 
-/* Gives each place that draws random numbers its number. The child's own number is not trusted. */
+/* Numbers the ops that draw random values (dropout), for the streams of the random generator; a
+ * number from the child would not be trusted. Returns false if the drop rate is not in [0, 1). */
 static bool set_site(Rebuild *b, Attrs *attrs)
 {
     attrs->site = attrs->drop > 0 ? ++b->n_sites : 0;
     return attrs->drop >= 0 && attrs->drop < 1;
 }
 
-/* Returns the number of tokens in each sequence that have labels. */
+/* Returns the number of tokens of each sequence that the loss reads: the size of the labels' token
+ * dimension. */
 static int64_t sequence_of_loss(const Config *c, const Graph *g, OpKind op, const TensorId *in,
                                 uint32_t n_in)
 {
@@ -346,8 +353,8 @@ bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r)
            g->tensors.at[g->loss].role == ROLE_loss;
 }
 
-/* If the head shares the embedding table, the table is also the weight of a product. It is then not
- * only an input embedding, so the MFU counts it. */
+/* A parameter that a matrix product reads, such as an embedding table that is also the head, is not
+ * only an input embedding, so the MFU must count its FLOPs. */
 static void find_embeddings(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {

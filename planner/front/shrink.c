@@ -1,14 +1,13 @@
-/* Makes a plan small for --verify: fewer ranks, micro-batches and stages. The small model is then
- * planned like the whole model. This file knows only one property of the model: whether its sizes
- * follow the mesh. */
+/* Makes a plan small for --verify: fewer ranks, stages and micro-batches, shorter sequences. The
+ * result is planned like any other plan. Of the model, this file knows only whether it has a
+ * function `shrink`, so that its sizes follow the mesh (sizes_follow). */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/front/parent.h"
 #include "planner/front/pass_spec.h"
 
-/* Lets the pass's patterns name layers that do not exist, because the small model has
- * fewer layers. */
+/* Allows the pass's patterns to match nothing, because the small model has fewer layers. */
 static void may_miss(PassConfig *pass)
 {
     for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
@@ -19,7 +18,7 @@ static void may_miss(PassConfig *pass)
     }
 }
 
-/* Returns the smallest divisor of n above 1. */
+/* Returns the smallest divisor of n that is larger than 1. */
 static uint32_t least_divisor(uint32_t n)
 {
     uint32_t k = 2;
@@ -27,9 +26,10 @@ static uint32_t least_divisor(uint32_t n)
     return k;
 }
 
-/* Returns the small size of an axis of n ranks. It is 4 if n is a multiple of 4: the ranks then
- * outnumber the KV heads of the small model, so --verify tests that case. If the model keeps its
- * sizes, the result must divide n: then it divides every size that n divides. */
+/* Returns the small size of the axis tp or cp, which has n ranks. It is 4 if n is a multiple of 4:
+ * these are more ranks than the small model has KV heads, so --verify also tests that case. If the
+ * model keeps its sizes, the result must divide n: then it also divides every size that n divides.
+ */
 static uint32_t by_fours(uint32_t n, bool sizes_follow)
 {
     if (n == 1) return 1;
@@ -38,17 +38,16 @@ static uint32_t by_fours(uint32_t n, bool sizes_follow)
     return least_divisor(n);
 }
 
-/* True if axis a must be reduced before axis b. The larger axis comes first. Of equal axes the
- * outermost comes first, except an axis of pipeline stages, which comes last. Without stages,
- * --verify would not test the pipeline. */
+/* True if axis `a` must be reduced before axis `b`: the larger axis first; of two equal axes the
+ * outer one, but the axis of pipeline stages last, so that --verify still tests a pipeline. */
 static bool is_reduced_before(const Config *c, uint32_t a, uint32_t b)
 {
     if (c->axis_size[a] != c->axis_size[b]) return c->axis_size[a] > c->axis_size[b];
     return (axis_info((AxisName)b)->flags & AXIS_STAGES) != 0;
 }
 
-/* Until there are at most sixteen ranks, reduces the largest axis to 2, and then to 1. Axes marked
- * in `fixed` stay. */
+/* While there are more than 16 ranks, reduces the largest axis to 2, or from 2 to 1. Axes marked in
+ * `fixed` stay. */
 static void limit_ranks(Config *c, const bool *fixed)
 {
     for (;;) {
@@ -63,8 +62,8 @@ static void limit_ranks(Config *c, const bool *fixed)
     }
 }
 
-/* Returns the small size of an axis, as its row in axes.def says. Sets `stays` if the axis must not
- * shrink further. */
+/* Returns the small size of an axis of n ranks, by the rule `shrinks` of its row in axes.def. Sets
+ * *stays if the axis must then keep this size. */
 static uint32_t shrunk(const AxisInfo *axis, uint32_t n, bool sizes_follow, bool *stays)
 {
     const uint32_t least = n == 1 ? 1 : n % 2 == 1 ? 3 : 2;
@@ -72,7 +71,8 @@ static uint32_t shrunk(const AxisInfo *axis, uint32_t n, bool sizes_follow, bool
     switch (axis->shrinks) {
     case SHRINKS_to_least: return least;
     case SHRINKS_to_divisor:
-        /* a size that divides evenly over n ranks need not divide over 2 */
+        /* the model's sizes need not be even: a size that n = 3 divides, such as 9, cannot be
+         * divided by 2 */
         *stays = !sizes_follow && n % 2 == 1;
         return n > 1 && !sizes_follow ? least_divisor(n) : least;
     case SHRINKS_to_divisor_for_good:
@@ -95,8 +95,8 @@ static void shrink_axes(Shrink *s, bool sizes_follow)
         n[a] = shrunk(axis_info((AxisName)a), n[a], sizes_follow, &s->stays[a]);
 }
 
-/* Returns the smallest length of a sequence: five tokens, or blocks of tokens, for each part of the
- * sequence that a rank may hold. */
+/* Returns the sequence length of the small plan: 5 tokens for each rank and chunk among which a
+ * sequence is divided. block: tokens that share a float8 scale; it multiplies the length. */
 static int64_t least_tokens(const Config *c, uint32_t block)
 {
     int64_t tokens = 5 * (int64_t)block;
@@ -107,8 +107,9 @@ static int64_t least_tokens(const Config *c, uint32_t block)
     return tokens;
 }
 
-/* Divides experts over ranks of the same axes as before: either all ranks of an axis or a factor of
- * them. The ranks of ep come from the innermost data axis that gave ranks to ep before. */
+/* For folded experts (fold.h), recomputes axis_before and ep_lent for the small mesh. was: the
+ * sizes of the axes in the user's plan. Axes that lent ranks, or gave ranks to ep, do so again; the
+ * axis ep is taken from the innermost data axis that gave ranks before. */
 static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
 {
     const AxisName folds = axes_first(axes_with(AXIS_FOLDS));
@@ -128,8 +129,7 @@ static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
     }
 }
 
-/* Every axis of several ranks keeps several ranks, but at most sixteen ranks remain. Then each pass
- * shrinks its own numbers. */
+/* Every pass keeps its axes as far as 16 ranks allow. */
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
     Config *c = &draft->config;
@@ -146,13 +146,14 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     shrink_experts(c, s.axis_was);
     data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
-    if (s.fills_pipe) /* an interleaved schedule needs a multiple of pp micro-batches */
+    if (s.fills_pipe) /* interleaved schedules need a multiple of pp micro-batches */
         n_micro = 2 * (int64_t)config_ranks(c, axes_with(AXIS_STAGES));
     else if (n_micro > 3 && !s.keeps_batch)
         n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
     const int64_t seq = least_tokens(c, s.block);
-    if (c->seq > seq && !c->height) c->seq = seq; /* the small model may choose another grid */
+    /* with fields, the model's `shrink` chooses the grid */
+    if (c->seq > seq && !c->height) c->seq = seq;
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];
     c->cluster.nodes = 1;

@@ -1,4 +1,5 @@
-/* Writes, sends and reads records. This file does not know what a record means. */
+/* Writes, sends and receives records; the meaning of records is not known here. stream.h describes
+ * the format. */
 #include "planner/front/stream.h"
 #include "planner/base/clock.h"
 
@@ -114,7 +115,8 @@ bool reader_finished(const Reader *r)
     return !r->bad && r->n == 0;
 }
 
-/* Receives more bytes. Returns the reason if it cannot. */
+/* Receives more bytes into the channel's buffer. Returns STREAM_record if it did, otherwise the
+ * reason why not. */
 static StreamState receive(Channel *c, double deadline_s)
 {
     if (c->used > 0) {

@@ -1,5 +1,5 @@
-/* A script that returns a sweep. The script is evaluated once, in a process that then stays alive
- * and answers calls of the sweep's functions. */
+/* A script that returns sweep{ ... }. Its process evaluates it once, sends the table's content, and
+ * then answers calls of the functions where, require and score. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -12,15 +12,16 @@
 
 typedef struct SweepProcess {
     Script script;
-    Draft draft; /* has the names of the files, from which locations are made */
+    Draft draft; /* knows the names of files, which locations need */
     Arena *arena;
-    Loc plan; /* the line at which the script names its plan */
-    /* the kind of value that the script returned: "sweep" or "plan"; NULL: not known yet */
+    Loc plan; /* the line of the key `plan` */
+    /* "sweep" or "plan", the kind of table that the script returned; NULL: not received yet */
     const char *kind;
-    const char *written; /* the plan's path as the script gives it */
+    const char *written; /* path of the plan as the script gives it */
 } SweepProcess;
 
-/* Reads a record that describes the sweep. */
+/* Reads one key of sweep{}: its path ("kind", "plan", "vary.mesh.tp", "score", "where" or
+ * "require") and its value. */
 static bool take_content(FrontSweep *sweep, Reader *r)
 {
     SweepProcess *p = sweep->process;
@@ -48,7 +49,7 @@ static bool take_content(FrontSweep *sweep, Reader *r)
     return true;
 }
 
-/* Reads the reason that may follow the answer of a call. */
+/* Reads the reason that require returned as its second value. */
 static bool take_why(SweepProcess *p, Reader *r, SweepAnswer *answer)
 {
     get_text(r, p->arena);
@@ -68,7 +69,8 @@ static bool take_answer(SweepProcess *p, RecordKind kind, Reader *r, SweepAnswer
     return reader_finished(r);
 }
 
-/* Reads one record. `answer` is NULL while the script is being evaluated, before any call. */
+/* Handles one record. answer: where to store the result of the present call; NULL: the script
+ * itself is being evaluated. */
 static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *answer)
 {
     SweepProcess *p = sweep->process;
@@ -85,7 +87,8 @@ static bool take(FrontSweep *sweep, RecordKind kind, Reader *r, SweepAnswer *ans
     return p->script.done;
 }
 
-/* Reads records until the script, or a call of a function, has finished. */
+/* Reads records until RECORD_done ends the evaluation of the script or a call of a function.
+ * answer: as for take. */
 static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
 {
     SweepProcess *p = sweep->process;
@@ -117,7 +120,7 @@ static bool listen_to(FrontSweep *sweep, SweepAnswer *answer, Diag *d)
     return false;
 }
 
-/* True if no part of the path begins with "." and the path does not begin with "/". */
+/* True for a relative path without hidden or ".." parts, so that it cannot lead out of a folder. */
 static bool is_inside(const char *path)
 {
     for (const char *part = path;; part++) {
@@ -127,8 +130,8 @@ static bool is_inside(const char *path)
     }
 }
 
-/* Finds the script of the plan in the folder of the sweep's script or, if it is not there, in the
- * library. */
+/* Sets sweep->plan to the plan's script: in the folder of the sweep's script or, if it is not
+ * there, in the library. */
 static bool find_plan(FrontSweep *sweep, const char *path, Diag *d)
 {
     SweepProcess *p = sweep->process;
@@ -185,7 +188,7 @@ bool front_sweep_call(FrontSweep *sweep, SweepCall call, const FrontPairs *setti
     SweepProcess *p = sweep->process;
     StreamWriter w = {.bytes = str_in(p->arena)};
     *answer = (SweepAnswer){.text = NULL};
-    /* the process has already ended, and the reason was reported */
+    /* an earlier error ended the process, and was reported */
     if (p->script.pid < 0) return false;
     put_u32(&w, (uint32_t)call);
     put_u32(&w, settings->n);

@@ -1,6 +1,6 @@
-/* An error that involves several values is reported at the line of one of these values. If --set
- * gave one of them, the error is reported at that --set instead, because the script was correct
- * without the setting. */
+/* Points an error at the --set that caused it. An error about several values, such as the product
+ * of the mesh sizes, is first reported at the script's line of one of them. If --set gave one of
+ * the values, the script itself was correct, so the error moves to that --set. */
 #include "planner/front/check/blame.h"
 
 #include <ctype.h>
@@ -8,9 +8,9 @@
 
 #include "planner/front/keys/fields.h"
 
-/* Each row names a rule and the values that the rule compares. A table such as `mesh` stands for
- * all its values that the message names. `mended` is the value that the hint tells the user to
- * change. A setting of that value is blamed before the others. */
+/* rule: id of a rule. values: the values that it compares; a table such as `mesh` means those of
+ * its values that the message names. mended: the value that the rule's hint tells the user to
+ * change; a setting of this value is looked for first. NULL: no such value. */
 static const struct {
     const char *rule, *values, *mended;
 } table[] = {
@@ -57,7 +57,7 @@ static bool is_letter(char c)
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* True if the text contains these n bytes as a whole word. */
+/* True if the text contains word [n bytes] as a whole word. */
 static bool names(const char *text, const char *word, size_t n)
 {
     for (const char *at = text; *at != 0; at++)
@@ -66,8 +66,9 @@ static bool names(const char *text, const char *word, size_t n)
     return false;
 }
 
-/* True if the setting `set` gave this value. If `value` is a table, `set` may instead give a value
- * in it. The message must then contain the key or the word that `set` gave. */
+/* True if the setting `set`, such as "mesh.tp=4", gave the value at path value [n bytes], or
+ * replaced a table that contains it. If `value` is itself a table, such as "mesh", a setting inside
+ * it counts only if `message` contains its last key ("tp") or its word. */
 static bool gave(const char *set, const char *value, size_t n, const char *message)
 {
     const char *equals = strchr(set, '='), *key = set;
@@ -98,10 +99,10 @@ static bool is_open(const char *set)
     return n > 3 && strcmp(set + n - 3, "=-1") == 0;
 }
 
-/* Returns the setting that caused the error, or NULL if no setting did. A size of -1 is computed
- * from the other sizes, so its setting is returned only if no other setting fits. If the model is
- * the user's own script, the error keeps its line in that script, which says more than the setting
- * of the model. */
+/* Returns the setting in set [n] that gave one of `values`, the last one first, or NULL. A setting
+ * to -1 (a size computed from the others) comes last, because another size is more likely wrong. If
+ * the error is at a line of the user's own model script, settings of the model are left out: that
+ * line says more. */
 static const char *find(const char *const *set, uint32_t n, const char *values,
                         const Diagnostic *item)
 {

@@ -1,6 +1,6 @@
-/* Checks that compare several values of a plan. */
+/* Checks that compare several values of a plan, such as the product of the mesh with the cluster.
+ */
 #include <assert.h>
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +8,9 @@
 #include "planner/base/cores.h"
 #include "planner/front/parent.h"
 
-enum { MOST_TRIES = 8 }; /* to test one setting, a plan is compiled, which can take a second */
+/* greatest number of settings that a hint may test: each test compiles a plan, which can take a
+ * second */
+enum { MOST_TRIES = 8 };
 
 static void check_missing(Draft *draft)
 {
@@ -34,7 +36,7 @@ static void check_missing(Draft *draft)
         if (draft_has(draft, path)) continue;
         if (dot != NULL &&
             !draft_has_table(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
-            continue; /* a table that is missing or has a wrong type was already reported */
+            continue; /* the missing or wrong table was already reported */
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
                    "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
@@ -87,8 +89,9 @@ static const char *mesh_text(const Draft *draft)
     return s.n > 0 ? str_text(&s) : "1";
 }
 
-/* Remembers a setting with which the mesh would fill the cluster. session_try_fillings tests it
- * later. */
+/* Stores a setting, such as mesh.tp=4, with which the mesh would use all devices.
+ * session_try_fillings later compiles the plan with it, and the hint names only settings that work.
+ */
 static void propose(Draft *draft, const char *key, uint64_t size)
 {
     const unsigned long long n = size;
@@ -123,8 +126,8 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (s.n > 0) diag_hint(draft->d, "these sizes fill the cluster: %s", str_text(&s));
 }
 
-/* Reports that axis `open` is -1, but the other axes do not divide the devices. The hint lists
- * sizes that fit. */
+/* Reports that axis `open` has size -1, but the product of the other axes does not divide the
+ * number of devices, `world`. The hint lists sizes of other axes that would. */
 static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
 {
     Str axes = str_in(draft->arena), legal = str_in(draft->arena);
@@ -154,7 +157,8 @@ static void refuse_open(Draft *draft, int open, Loc loc, uint64_t world)
         diag_hint(draft->d, "their product may be %s", str_divisors(draft->arena, (int64_t)world));
 }
 
-/* Replaces -1 by the quotient of the cluster's devices and the product of the other axes. */
+/* Replaces the size -1 of an axis by world / (product of the other axes). world: devices of the
+ * cluster. Reports an error if two axes are -1, or if the quotient is not an integer. */
 static void resolve_mesh(Draft *draft, uint64_t world)
 {
     int open = -1;
@@ -196,41 +200,11 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
-/* Returns true if the mesh may leave a part of the cluster unused and fits into it. Only a mesh on
- * a cluster whose number of nodes the user gave must use all devices. */
+/* True if the mesh fits into a cluster that --cluster named without a number of nodes. Such a mesh
+ * may leave devices unused; any other must use all devices. */
 static bool fits_named(const Draft *draft, double product, uint64_t world)
 {
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
-}
-
-/* Checks that a network with routes (torus, dragonfly) has a position for each node. */
-static bool check_topology(Draft *draft)
-{
-    const Topology *t = &draft->config.cluster.topology;
-    Loc loc = draft_loc(draft, "cluster.topology");
-    double places = 1, links = t->link_bytes_per_s;
-    if (t->kind == TOPOLOGY_tree) return true;
-    if (t->kind == TOPOLOGY_torus) {
-        for (uint32_t a = 0; a < MOST_TORUS_AXES; a++) places *= t->sizes[a] < 2 ? 1 : t->sizes[a];
-    } else {
-        places = (double)t->groups * t->routers * t->nodes;
-        links = fmin(links, t->way_out_bytes_per_s);
-        if (t->groups < 2 || (double)t->routers * t->ways_out < t->groups - 1.)
-            return diag_error(draft->d, FAULT_input, "out-of-range", loc,
-                              "a dragonfly of %u groups with %u routers and %u ways_out reaches "
-                              "%.0f other groups, but must reach all of them",
-                              t->groups, t->routers, t->ways_out, (double)t->routers * t->ways_out);
-    }
-    if (links <= 0)
-        return diag_error(draft->d, FAULT_input, "out-of-range", loc,
-                          "the links of the topology have 0 bytes/s; set link_bytes_per_s%s",
-                          t->kind == TOPOLOGY_torus ? "" : " and way_out_bytes_per_s");
-    if (places >= draft->config.cluster.nodes && places <= MOST_RANKS) return true;
-    return diag_error(
-        draft->d, FAULT_input, "out-of-range", loc,
-        "a %s has %.0f places for %u nodes, but must have one for each node, and at most %d",
-        t->kind == TOPOLOGY_torus ? "torus" : "dragonfly", places, draft->config.cluster.nodes,
-        MOST_RANKS);
 }
 
 static bool check_mesh(Draft *draft)
@@ -264,7 +238,7 @@ static bool check_mesh(Draft *draft)
         hint_mesh(draft, world);
     }
     if (c->ep_mode == EP_folded && draft->d->n_errors == before) draft_fold_experts(draft);
-    check_topology(draft);
+    draft_check_topology(draft);
     return draft->d->n_errors == before;
 }
 
@@ -275,7 +249,7 @@ static void check_batch(Draft *draft)
     int64_t step = c->micro_batch * data; /* cannot overflow: both factors are below 2^30 */
     if (c->height && c->denominator == DENOMINATOR_microbatch_mean)
         c->denominator =
-            /* no point of a field is padding, so both denominators give the same loss */
+            /* no grid point is padding, so the denominators give the same loss */
             DENOMINATOR_kept;
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
@@ -320,7 +294,8 @@ static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType typ
     if (s.n > 0) diag_hint(draft->d, "it can compute in %s", str_text(&s));
 }
 
-/* Checks that the dtypes in fsdp2 { mp } obey the rules that also hold for `precision`. */
+/* Checks the dtypes of fsdp2 { mp = ... }, which replace those of `precision`, by the rules for
+ * `precision`. */
 static void check_policy(Draft *draft, uint32_t pass)
 {
     const MpPolicy *mp = &draft->config.passes[pass].fsdp2.mp;
@@ -394,7 +369,7 @@ static void check_optimizer(Draft *draft)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
                        "%s = %g must be below 1, because the average would never change",
                        below_one[i], beta[i]);
-    /* a smaller eps would be rounded to 0 in fp32 */
+    /* a smaller eps would become 0 in fp32 */
     if (o->kind == OPTIMIZER_adamw && o->eps < 1e-37)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.eps"),
                    "optimizer.eps = %g must be at least 1e-37, because a weight without a gradient "
@@ -410,7 +385,8 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
-/* Reports options of pp{} that have no effect together with the other values. */
+/* Reports options of pp{} that have no effect: `round` without layers_per_stage, an empty `split`.
+ */
 static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
 {
     if (pp->round && !pp->layers_per_stage) {
@@ -424,7 +400,9 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
     }
 }
 
-/* Fills in the number of stages on each rank if the user gave none. */
+/* Sets pp->chunks, the number of stages on each rank, if the user gave none: from the stages in a
+ * CSV schedule, otherwise the least that the schedule allows. Reports contradictions between
+ * chunks, layers_per_stage, split and the CSV file. */
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
     check_idle(draft, pp, loc);
@@ -456,7 +434,7 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
     if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
 
-/* Fills in the memory and the core count of the machine on which Tandem runs. */
+/* For the cluster local_cpu: sets memory and cores to those of this machine. */
 static void fill_local(Config *c)
 {
     if (!c->cluster.is_local) return;

@@ -1,12 +1,13 @@
-/* Chooses the cluster of a plan. The script or the caller names the cluster, and then settings
- * change it. A cluster of several nodes must have a network. */
+/* Chooses the cluster of a plan: that of the script or that of --cluster, then changed by settings
+ * such as --set cluster.nodes=2. Checks that several nodes have a network. */
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "planner/front/keys/fields.h"
 #include "planner/front/parent.h"
 
-/* True if --set gave this value. */
+/* True if --set gave this value: its location is then the text of the setting. */
 static bool is_setting(const Seen *seen)
 {
     return seen->loc.file != NULL && strncmp(seen->loc.file, "--set ", 6) == 0;
@@ -34,8 +35,9 @@ void draft_name_cluster(Draft *draft, const FrontOptions *o, const Cluster *name
     draft->sets_gpu = last_setting(o, "gpu") != NULL;
 }
 
-/* Copies the GPU that --set gpu= put into the script's cluster to the named cluster. The price of
- * these nodes with another GPU is not known, so the named cluster then has no price. */
+/* --set gpu= has changed the device of the script's cluster; moves that device into the cluster of
+ * --cluster. The price is then unknown, unless it is the same GPU: it was the price of nodes with
+ * another GPU. */
 static void take_gpu(Draft *draft, const Cluster *script)
 {
     Device *device = &draft->config.cluster.device;
@@ -45,8 +47,8 @@ static void take_gpu(Draft *draft, const Cluster *script)
     device->usd_per_hour = price;
 }
 
-/* Copies the command line's settings cluster.* from `script`, the script's cluster, to the named
- * cluster. */
+/* Copies the values that --set cluster.KEY=VALUE gave from `script`, the script's cluster, to the
+ * cluster of --cluster. */
 static void keep_settings(Draft *draft, const Cluster *script)
 {
     Cluster *c = &draft->config.cluster;
@@ -54,7 +56,7 @@ static void keep_settings(Draft *draft, const Cluster *script)
         const Seen *seen = &draft->seen.at[i];
         if (strncmp(seen->path, "cluster.", 8) != 0 || !is_setting(seen)) continue;
         const Field *f = field_of_plan(seen->path);
-        if (f == NULL) continue; /* an unknown key was reported when it was read */
+        if (f == NULL) continue; /* an unknown key was already reported */
         size_t at = f->offset - offsetof(Draft, config.cluster), n = field_bytes(f->kind);
         if (n > 0) memcpy((char *)c + at, (const char *)script + at, n);
         if (strcmp(seen->path, "cluster.nodes") == 0) draft->named_nodes = c->nodes;
@@ -82,8 +84,7 @@ void draft_check_network(Draft *draft)
 {
     const Cluster *c = &draft->config.cluster;
     if (draft->unsure || c->is_local || c->nodes < 2) return;
-    /* in a torus or a dragonfly, each link has a rate of its own, so rates of NICs are
-     * not needed */
+    /* in a torus or dragonfly, the links have their own rates, and NICs do not matter */
     if (c->topology.kind != TOPOLOGY_tree) return;
     if (c->nics_per_node > 0 && c->nic_bytes_per_s > 0) return;
     const char *key = c->nics_per_node == 0 ? "nics_per_node" : "nic_bytes_per_s";
@@ -92,4 +93,33 @@ void draft_check_network(Draft *draft)
                "cluster.%s is 0, but %u nodes need a network", key, c->nodes);
     diag_hint(draft->d, "nics_per_node is the number of network cards; nic_bytes_per_s is the rate "
                         "of one card, 50e9 for 400 Gb/s");
+}
+
+bool draft_check_topology(Draft *draft)
+{
+    const Topology *t = &draft->config.cluster.topology;
+    Loc loc = draft_loc(draft, "cluster.topology");
+    double places = 1, links = t->link_bytes_per_s;
+    if (t->kind == TOPOLOGY_tree) return true;
+    if (t->kind == TOPOLOGY_torus) {
+        for (uint32_t a = 0; a < MOST_TORUS_AXES; a++) places *= t->sizes[a] < 2 ? 1 : t->sizes[a];
+    } else {
+        places = (double)t->groups * t->routers * t->nodes;
+        links = fmin(links, t->way_out_bytes_per_s);
+        if (t->groups < 2 || (double)t->routers * t->ways_out < t->groups - 1.)
+            return diag_error(draft->d, FAULT_input, "out-of-range", loc,
+                              "a dragonfly of %u groups with %u routers and %u ways_out reaches "
+                              "%.0f other groups, but must reach all of them",
+                              t->groups, t->routers, t->ways_out, (double)t->routers * t->ways_out);
+    }
+    if (links <= 0)
+        return diag_error(draft->d, FAULT_input, "out-of-range", loc,
+                          "the links of the topology have 0 bytes/s; set link_bytes_per_s%s",
+                          t->kind == TOPOLOGY_torus ? "" : " and way_out_bytes_per_s");
+    if (places >= draft->config.cluster.nodes && places <= MOST_RANKS) return true;
+    return diag_error(
+        draft->d, FAULT_input, "out-of-range", loc,
+        "a %s has %.0f places for %u nodes, but must have one for each node, and at most %d",
+        t->kind == TOPOLOGY_torus ? "torus" : "dragonfly", places, draft->config.cluster.nodes,
+        MOST_RANKS);
 }

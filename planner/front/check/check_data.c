@@ -1,4 +1,5 @@
-/* Checks the sizes of a batch of fields. */
+/* Checks the sizes of a batch of fields: samples on a grid, as weather models read, instead of
+ * tokens. */
 #include "planner/front/parent.h"
 
 bool draft_has_fields(const Draft *draft)
@@ -7,8 +8,6 @@ bool draft_has_fields(const Draft *draft)
            draft_has(draft, "batch.width");
 }
 
-/* Checks that the plan gives all sizes of a batch of fields. Sets the sequence length to the number
- * of grid points. */
 void draft_check_fields(Draft *draft)
 {
     static const char *const needed[] = {"batch.channels", "batch.height", "batch.width"};

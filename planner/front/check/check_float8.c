@@ -1,9 +1,9 @@
-/* Checks that the device has the products of float8{}. */
+/* Checks that the cluster's device can compute the format of float8{}. */
 #include "planner/front/parent.h"
 
-/* Checks that the device has an instruction that multiplies 8-bit blocks together with their
- * scales. Few devices have one. A rate in the configuration does not prove it: a setting can give a
- * rate to a device that lacks the instruction. */
+/* Checks that the device multiplies 8-bit operands together with their block scales (mxfp8, nvfp4)
+ * in one instruction, as Blackwell does. A rate in peak_flops is not enough: a setting can give a
+ * rate to any device. */
 static void check_blocks(Draft *draft, const PassConfig *pass)
 {
     const Device *device = &draft->config.cluster.device;
@@ -25,8 +25,8 @@ static void check_blocks(Draft *draft, const PassConfig *pass)
                   name);
 }
 
-/* float8{} needs a device with rates for the 8-bit types e4m3 and e5m2. The plan's other types must
- * not be wider than fp32. */
+/* float8{} needs a device with rates for both 8-bit types, e4m3 and e5m2. Its products are summed
+ * in fp32, so precision.compute must not be fp64. */
 void draft_check_float8(Draft *draft)
 {
     const Config *c = &draft->config;

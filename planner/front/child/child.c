@@ -1,6 +1,5 @@
-/* The child is the process that evaluates a script. This file handles its source locations and
- * errors, which all other files of the child need. Every failure is sent as a record with a source
- * line. */
+/* Source locations and errors of the child, the process that evaluates a script (child.h). Every
+ * failure becomes a RECORD_error with a line of the script. */
 #include "planner/front/child/child.h"
 #include "planner/front/shipped/shipped.h"
 
@@ -19,8 +18,8 @@ Child *child_of(lua_State *L)
     return c;
 }
 
-/* Returns the location at which the function of `ar` runs. Lua knows a chunk by a name that the
- * loader chose: "=3" is source 3. */
+/* Returns the script line that the stack frame `ar` executes; source 0 if it is not a script. The
+ * loader names each Lua chunk "=N", where N is its index in Child.source. */
 static ScriptLoc loc_of(const Child *c, const lua_Debug *ar)
 {
     ScriptLoc loc = {0, 0};
@@ -80,9 +79,10 @@ void child_put_loc(Child *c, ScriptLoc loc)
     put_u32(&c->out, loc.line);
 }
 
-/* If `loc` is a line of a library script that is running, returns the line of the user's script
- * that called the library. Returns source 0 if `loc` is not in the library, or if no script of the
- * user is running. */
+/* If `loc` is a line of the library, returns the line of the user's script that called it, so that
+ * messages can show both lines. While a model of the library is traced, this is the line of `model`
+ * in the plan. Returns source 0 if `loc` is not in the library, or no user script is on the call
+ * stack. */
 static ScriptLoc user_of(Child *c, ScriptLoc loc)
 {
     if (loc.source == 0 || !c->source[loc.source].shipped) return (ScriptLoc){0, 0};
@@ -145,7 +145,8 @@ const char *child_near_or_all(lua_State *L, const char *word, int list)
     return all.n > 0 ? str_text(&all) : NULL;
 }
 
-/* The error value that Tandem raises is a userdata, so that no script can read or change it. */
+/* Tandem's error value for Lua's error handling: a userdata, which scripts can neither read nor
+ * change. Its user values are the rule id, the message and the hint. */
 typedef struct RaisedAt {
     ScriptLoc loc, user;
 } RaisedAt;
@@ -164,7 +165,8 @@ static void push_error(lua_State *L, const char *rule, ScriptLoc loc, const char
     luaL_setmetatable(L, error_key);
 }
 
-/* Returns entry number `part` of the error at `index`, or NULL if the error has no such entry. */
+/* Returns user value `part` (ERROR_RULE, ERROR_TEXT or ERROR_HINT) of the error value at `index`,
+ * or NULL if it is nil. */
 static const char *error_part(lua_State *L, int index, int part)
 {
     lua_getiuservalue(L, index, part);
@@ -195,7 +197,7 @@ void child_check_text(Child *c, const char *what, const char *text, size_t n, Sc
                 (unsigned)(unsigned char)text[bad]);
 }
 
-/* Returns the value as an error of Tandem, or NULL if it is none. */
+/* Returns the value at `index` if it is Tandem's error value, otherwise NULL. */
 static const RaisedAt *raised(lua_State *L, int index)
 {
     return luaL_testudata(L, index, error_key);
@@ -217,9 +219,9 @@ void child_open_errors(lua_State *L)
     lua_pop(L, 1);
 }
 
-/* Splits a message such as "3:14: text". Writes the location to *loc and returns the text that
- * follows it. A message that was rethrown begins with several locations; the last of them is where
- * the error arose. */
+/* Splits Lua's message "3:14: text" into the location (source 3, line 14) and the text. A message
+ * that was caught and raised again has several locations in front; the last of them is the original
+ * one. */
 static const char *strip_places(const Child *c, const char *text, ScriptLoc *loc)
 {
     for (;;) {
@@ -253,8 +255,8 @@ static const char *nil_hint(Child *c, const char *text)
     return arena_print(c->arena, "there is no '%.*s'; check the spelling", (int)n, field);
 }
 
-/* Message handler: turns any error into an error of Tandem with a source location. It runs before
- * Lua unwinds the stack, so the line that raised the error can still be found. */
+/* lua_pcall calls this before it unwinds the stack, so the line that raised the error is still
+ * known. */
 int child_on_error(lua_State *L)
 {
     Child *c = child_of(L);
@@ -290,7 +292,8 @@ static void report_stop(Child *c)
                       SEVERITY_error);
 }
 
-/* Sends the error on top of the stack to the parent as a record. */
+/* Sends the error on top of the stack, for which lua_pcall returned `status`, as a RECORD_error. A
+ * stop by a limit has priority over that error. */
 static void report(Child *c, int status)
 {
     lua_State *L = c->L;
@@ -310,7 +313,7 @@ static void report(Child *c, int status)
     } else {
         const RaisedAt *at = raised(L, -1);
         const char *rule = error_part(L, -1, ERROR_RULE);
-        /* core.stop raised this error only to end the script: the errors before it are
+        /* core.stop raised this error with an empty rule to end the script; the real errors are
          * already sent */
         if (rule[0] == 0 && c->failed) return;
         write_error(c, rule, at->loc, at->user, error_part(L, -1, ERROR_TEXT),
@@ -331,14 +334,14 @@ void child_load_text(Child *c, const Source *source)
         kept->hash = hash_bytes(source->text, source->n);
         if (shipped_load(c->L, kept->hash, chunk) == LUA_OK) return;
     }
-    static const char mark[] = "\xEF\xBB\xBF"; /* the byte-order mark, with which some editors begin
-                                                * a file */
+    /* the byte-order mark, with which some editors begin a file */
+    static const char mark[] = "\xEF\xBB\xBF";
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
     const int status = luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t");
     if (status == LUA_OK) return;
     if (status == LUA_ERRMEM && c->system_refused) child_out_of_memory(NULL);
     const char *message = lua_tostring(c->L, -1);
-    /* this is not a syntax error: the parser ran out of memory or time */
+    /* not a syntax error: the parser ran out of memory or time */
     if (raised(c->L, -1) != NULL) {
         message = error_part(c->L, -1, ERROR_TEXT);
         loc.line = 0;
@@ -363,8 +366,9 @@ void child_note_absent(Child *c, const char *name, bool shipped)
     for (uint32_t i = 0; i < c->n_absent; i++)
         if (c->absent[i].shipped == shipped && strcmp(c->absent[i].name, name) == 0) return;
     if (c->n_absent == CHILD_MOST_ABSENT) return;
-    /* The list is full, so a later missing file cannot be recorded. The last entry is therefore
-     * ".", which always exists. A result that lists "." as missing is never reused. */
+    /* The list is full, so a further missing file cannot be recorded. Record ".", which always
+     * exists, instead: a stored result is reused only if all its missing files are still missing,
+     * so this one is never reused. */
     const bool last = c->n_absent + 1 == CHILD_MOST_ABSENT;
     c->absent[c->n_absent++] = last ? (Absent){".", false} : (Absent){name, shipped};
 }

@@ -341,7 +341,6 @@ void child_schedule_call(Child *c);
 
 /* child_trace.c: the C functions that tandem/nn.lua calls to build a graph */
 void child_push_core(Child *c); /* pushes the table of these functions, tandem.core */
-void child_ask(Child *c);       /* sends all records so far and waits for c->answer */
 void child_trace(Child *c);     /* builds and traces the model of the plan on top of the stack */
 
 #endif

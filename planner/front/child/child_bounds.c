@@ -1,11 +1,12 @@
-/* Lets a library script read the bounds of numbers that C code checks. A script that checks a
- * number itself can report an error at the user's line. */
+/* Gives library scripts the limits that C code checks, such as the greatest number of experts. A
+ * script that checks a value itself can report the error at the user's line. */
 #include <string.h>
 
 #include "planner/front/child/tracer.h"
 #include "planner/ir/op/rope_pairs.h"
 
-/* core.most_of(op, attribute): returns the largest value that attrs.def allows for an integer. */
+/* core.most_of(op, attribute): returns the largest value of an integer attribute of an op, as
+ * attrs.def allows it. */
 static int core_most_of(lua_State *L)
 {
     const OpKind op = op_find(luaL_checkstring(L, 1));

@@ -1,5 +1,6 @@
-/* The data of a micro-batch while a model is traced: tokens, fields, and offsets in windows. The
- * file also handles the sizes that a shrunk model asks for. */
+/* The functions of tandem.core that create a micro-batch's input tensors: tokens and labels,
+ * fields, images, and offsets in attention windows. Also those that set the sizes of a small model
+ * for --verify. */
 #include <string.h>
 
 #include "planner/front/child/tracer.h"
@@ -7,7 +8,7 @@
 
 enum { MOST_SEQ = 1 << 30 };
 
-/* Makes a node without inputs, with the given outputs. */
+/* Adds a node without inputs and with the tensors out [n] as outputs to the graph, and sends it. */
 static void add_source(Child *c, OpKind op, const TensorId *out, uint32_t n, ModuleId module,
                        ScriptLoc loc, const Attrs *attrs)
 {
@@ -22,7 +23,8 @@ static TensorId add_input(Child *c, const char *name, DType dtype, uint32_t n_di
                         tracer_loc(c, loc));
 }
 
-/* batch(location) returns tokens and labels, or the input and the target field. */
+/* core.batch(location): returns the ids of two input tensors, tokens and labels, or an input and a
+ * target field. */
 static int core_batch(lua_State *L)
 {
     Child *c = child_of(L);
@@ -50,8 +52,8 @@ static int core_batch(lua_State *L)
     return 2;
 }
 
-/* offsets(rows, columns) returns, for each sample, the distance between each two points of a window
- * of rows x columns points. */
+/* core.offsets(rows, columns): returns a tensor with the relative offset (rows, columns) between
+ * each two points of an attention window of rows x columns points, for each sample. */
 static int core_offsets(lua_State *L)
 {
     Child *c = child_of(L);
@@ -65,14 +67,14 @@ static int core_offsets(lua_State *L)
     const int64_t dim[] = {c->answer.batch, (2 * rows - 1) * (2 * columns - 1), 2};
     TensorId out = add_input(c, "offsets", DT_f32, 3, dim, loc);
     add_source(c, OP_offsets, &out, 1, 0, loc,
-               /* the node belongs to no block, so activation recomputation never repeats it */
+               /* module 0: the node belongs to no block, so it is never recomputed */
                &attrs);
     lua_pushinteger(L, out);
     return 1;
 }
 
-/* images(rows, columns, patch, channels) returns the image of each sample, cut into patches that
- * follow each other. */
+/* core.images(rows, columns, patch, channels): returns a tensor [batch, rows x columns, channels x
+ * patch x patch]: for each sample an image, cut into patches. */
 static int core_images(lua_State *L)
 {
     Child *c = child_of(L);
@@ -93,7 +95,8 @@ static int core_images(lua_State *L)
     return 1;
 }
 
-/* seq(n): sets the sequence length of a shrunk model. Must come before batch(). */
+/* core.seq(n): a model's function `shrink` sets the sequence length. Must come before core.batch.
+ */
 static int core_seq(lua_State *L)
 {
     Child *c = child_of(L);
@@ -107,8 +110,8 @@ static int core_seq(lua_State *L)
     return 0;
 }
 
-/* field(channels, targets, height, width): sets the sizes of fields of a shrunk model. Must come
- * before batch(). */
+/* core.field(channels, targets, height, width): a model's function `shrink` sets the sizes of
+ * fields. Must come before core.batch. */
 static int core_field(lua_State *L)
 {
     Child *c = child_of(L);

@@ -1,6 +1,7 @@
-/* The functions that a script may call: Lua's own functions, except for files, processes, code
- * loading and finalizers. Functions that can run long inside C code have bounds. Functions whose
- * result depends on addresses or clocks get fixed results. */
+/* The Lua functions that a script may call: the standard ones, except those for files, processes,
+ * loading code, finalizers and coroutines. Arguments of functions that could run long inside C
+ * code, such as string.rep, are limited. Functions whose result depends on an address or a clock
+ * return a fixed result. */
 #include <assert.h>
 #include <lualib.h>
 #include <string.h>
@@ -79,8 +80,8 @@ static int safe_move(lua_State *L)
     return call_original(L);
 }
 
-/* True if Lua would print the value as an address. Addresses differ from run to run, so a table,
- * for example, is printed only as "table". */
+/* True if Lua would print the value as an address, such as "table: 0x55d0". Addresses differ from
+ * run to run, so only the type is printed. */
 static bool has_address(lua_State *L, int arg)
 {
     switch (lua_type(L, arg)) {
@@ -157,11 +158,12 @@ static int safe_print(lua_State *L)
     }
     c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
-    (void)written; /* a closed output must not end the script, so a failed write is ignored */
+    (void)written; /* ignore a failed write: a closed stderr must not end the script */
     return 0;
 }
 
-/* Replaces `name` in the table on top of the stack by `safe`, which may call the original. */
+/* Replaces function `name` in the table on top of the stack by `safe`, whose upvalue is the
+ * original. */
 static void wrap(lua_State *L, const char *name, lua_CFunction safe)
 {
     int type = lua_getfield(L, -1, name);
@@ -179,8 +181,8 @@ static void remove_all(lua_State *L, const char *const *names)
     }
 }
 
-/* __index of the global table: an unknown name raises an error. Plain Lua would return nil, which
- * would hide a misspelt name. */
+/* __index of the table of globals: raises an error for an unknown name. Plain Lua would return nil
+ * for a misspelt name. */
 static int no_such_name(lua_State *L)
 {
     static const char *const gone[] = {"io",   "os",       "debug",  "package",

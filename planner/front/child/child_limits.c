@@ -1,7 +1,8 @@
-/* The limits of a script. The limit on time has two stages. At the first, the interpreter is told
- * to raise an error. Code that never returns to the interpreter (patterns, C loops, finalizers)
- * ignores this. At the second stage, a signal handler therefore reports the line and ends the
- * process. Memory is limited by the allocator and by the size of the address space. */
+/* The limits on a script's processor time and memory. The time limit has two stages. First, a hook
+ * makes the interpreter raise an error at its next instruction. Code that does not return to the
+ * interpreter, such as a slow pattern match, does not notice. So some timer signals later, the
+ * signal handler itself reports the line and ends the process. Memory is limited in Lua's allocator
+ * and by the size of the address space (RLIMIT_AS). */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,9 +17,9 @@
 
 enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
 
-/* True if the script has used up its memory and Lua cannot free any. Near the limit, Lua collects
- * garbage at every allocation. If each collection frees almost nothing, this would go on until the
- * time is up. The function detects this early, so that the error names memory and not time. */
+/* True if the script has used up its memory. Near the limit, every refused allocation makes Lua
+ * collect garbage and ask again. If several collections in a row free almost nothing, the script
+ * would go on like this until its time is up, and the error would name time instead of memory. */
 static bool is_spent(Child *c)
 {
     bool asked_again = c->collected;
@@ -29,13 +30,13 @@ static bool is_spent(Child *c)
     return c->n_tight > TIGHT_MOST;
 }
 
-/* Lua's allocator. An allocation beyond the limit raises an error that the script cannot hide.
- * Scripts have no finalizers, because a finalizer runs without hooks, and Lua only warns about its
- * memory errors. */
+/* If the script would exceed its limit, returns NULL: Lua then collects garbage, asks again, and if
+ * that also fails, raises a memory error. Scripts have no finalizers: Lua would run them without
+ * hooks and only warn about their memory errors. */
 void *child_allocate(void *self, void *at, size_t old, size_t size)
 {
     Child *c = self;
-    /* without a block, Lua passes the type of the new object in `old`, not a size */
+    /* for a new block, Lua passes the object's type in `old` */
     if (at == NULL) old = 0;
     if (size == 0) {
         c->memory -= old;
@@ -45,8 +46,7 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
         if (is_spent(c) || over) {
             ScriptLoc loc = c->L != NULL ? child_loc(c, true) : (ScriptLoc){0, 0};
-            /* source 0 means that Lua is unwinding the stack, so the location found earlier
-             * is kept */
+            /* source 0: Lua is unwinding its stack; keep the location of the first refusal */
             if (loc.source != 0) c->memory_loc = loc;
             c->collected = true;
             return NULL;
@@ -70,7 +70,8 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
     lua_error(L);
 }
 
-/* Makes the script fail at each of its next steps, so that it ends even if it catches errors. */
+/* Installs a hook that raises an error at every call, return, line and instruction, so the script
+ * ends even if it catches errors. */
 static void stop_soon(Child *c)
 {
     lua_sethook(c->L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
@@ -84,9 +85,10 @@ void child_stop(Child *c)
     abort(); /* luaL_error does not return */
 }
 
-/* Signal handler: reports the line that runs now by reading the interpreter's stack. While C code
- * runs, the stack does not change. If the signal interrupts a change of the stack, the process at
- * worst ends without reporting its line. */
+/* Called in the signal handler: sends the script's line and, if a C function runs, its name to the
+ * parent, and ends the process. The interpreter's stack is read although the signal may have
+ * interrupted a change of it; in the worst case the process crashes without reporting a line. While
+ * a C function runs, the stack does not change. */
 static void last_words(Child *c)
 {
     struct {
@@ -127,8 +129,8 @@ static void lower_limit(int which, rlim_t soft, rlim_t hard)
     setrlimit(which, &limit);
 }
 
-/* Returns the size of this process's address space in bytes, or 0 if it is unknown. Allocates no
- * memory, because memory may be used up. */
+/* Returns the size of this process's address space in bytes, or 0 if it is unknown. Allocates
+ * nothing, because it is called when memory has run out. */
 static uint64_t address_space_bytes(void)
 {
     char text[64];
@@ -141,7 +143,7 @@ static uint64_t address_space_bytes(void)
 }
 
 static const uint64_t most_growth = UINT64_C(2) << 30;
-/* size of the address space just after the fork [bytes]; 0: no limit on memory */
+/* size of the address space when child_limit was called [bytes]; 0: memory is not limited */
 static uint64_t bytes_at_start;
 
 _Noreturn void child_out_of_memory(void *self)
@@ -151,15 +153,15 @@ _Noreturn void child_out_of_memory(void *self)
     _exit(CHILD_NO_MEMORY);
 }
 
-/* Sets all limits. A script that is held open gets no RLIMIT_CPU, because its processor time grows
- * with each request. Only the timer limits it, and the timer starts anew for each request. */
+/* Sets all limits. A held script gets no RLIMIT_CPU, because its processor time adds up over
+ * requests; its timer starts anew for each request instead. */
 void child_limit(Child *c)
 {
     rlim_t seconds = (rlim_t)c->cpu_s + 4;
     if (!c->held) lower_limit(RLIMIT_CPU, seconds, seconds + 1);
     lower_limit(RLIMIT_CORE, 0, 0);
     lower_limit(RLIMIT_NOFILE, 32, 32);
-/* the shadow memory of AddressSanitizer alone is larger than any limit */
+/* AddressSanitizer reserves more address space than any limit */
 #if !defined(__SANITIZE_ADDRESS__)
     bytes_at_start = address_space_bytes();
     const rlim_t most = bytes_at_start + most_growth;
@@ -183,7 +185,7 @@ void child_limit(Child *c)
     sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
     if (sigaction(SIGALRM, &action, NULL) != 0 ||
         timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &c->timer) != 0)
-        _exit(1); /* a limit could not be set, and no script may run without limits */
+        _exit(1); /* no script may run without its limits */
     child_limit_again(c);
 }
 

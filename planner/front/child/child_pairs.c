@@ -1,5 +1,5 @@
-/* pairs and next, but in the order of the keys: numbers, then texts, then booleans. In plain Lua
- * the order depends on addresses and differs from run to run. */
+/* pairs and next with a fixed order of keys: numbers, then strings, then booleans, each in
+ * ascending order. In plain Lua the order depends on addresses and differs from run to run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@ typedef struct PairKey {
     bool is_integer;
     lua_Integer integer;
     lua_Number number;
-    /* the address stays valid, because a list or a stack slot holds the Lua string */
+    /* points into the Lua string, which a list or a stack slot keeps alive */
     const char *text;
     size_t n;
-    lua_Integer at; /* its index in the list of keys */
+    lua_Integer at; /* index of the key in the unsorted list */
 } PairKey;
 
 static int order_of_type(int type)
@@ -31,7 +31,8 @@ static int compare(const void *left, const void *right)
     }
     if (a->is_integer && b->is_integer)
         return (a->integer > b->integer) - (a->integer < b->integer);
-    if (a->number == b->number) return b->is_integer - a->is_integer; /* 2^63 - 1 before 2^63 */
+    /* 2^63 as a double equals the integer 2^63 - 1 after rounding; the integer goes first */
+    if (a->number == b->number) return b->is_integer - a->is_integer;
     return (a->number > b->number) - (a->number < b->number);
 }
 
@@ -58,9 +59,9 @@ static PairKey key_at(lua_State *L, int index)
     return key;
 }
 
-/* Pushes an ordered list of the keys of the table at `index`. Each allocation may let Lua remove
- * entries of a weak table. So a single walk over the table counts the keys and stores references to
- * them. */
+/* Pushes a sorted list of the keys of the table at `index`. A first walk copies the keys into a
+ * list: if the table is weak, an allocation may start the garbage collector, which removes entries,
+ * so a second walk could see fewer. */
 static void push_keys(lua_State *L, int index)
 {
     lua_newtable(L);
@@ -87,8 +88,8 @@ static void push_keys(lua_State *L, int index)
     lua_settop(L, found);
 }
 
-/* The iterator of pairs. Its upvalues are the list of keys and the number of keys that it has
- * returned. */
+/* The iterator of pairs. Upvalue 1: the sorted list of keys. Upvalue 2: how many of them were
+ * visited. */
 static int step(lua_State *L)
 {
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
@@ -100,7 +101,7 @@ static int step(lua_State *L)
         if (lua_rawgeti(L, lua_upvalueindex(1), i) == LUA_TNIL) return 1;
         lua_pushvalue(L, -1);
         if (lua_rawget(L, 1) != LUA_TNIL) return 2;
-        lua_pop(L, 2); /* the loop's body removed this key, so it is skipped */
+        lua_pop(L, 2); /* the loop's body has removed this key; skip it */
     }
 }
 
@@ -121,7 +122,7 @@ static int sorted_next(lua_State *L)
     enum { TABLE = 1, AFTER, BEST };
     luaL_checktype(L, TABLE, LUA_TTABLE);
     lua_settop(L, AFTER);
-    lua_pushnil(L); /* BEST holds the value, so its text stays valid while Lua allocates memory */
+    lua_pushnil(L); /* slot BEST keeps the best key's string alive while Lua allocates memory */
     bool first = lua_isnil(L, AFTER), found = false;
     PairKey best = {0}, after = {0};
     if (!first) after = key_at(L, AFTER);

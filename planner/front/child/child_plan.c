@@ -1,5 +1,4 @@
-/* Sends the plan to the parent as records, one for each value. Only the parent knows the allowed
- * keys and their allowed values. */
+/* Sends the plan table as records, one for each value. The parent checks keys and values. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -66,8 +65,8 @@ static void put_kind(Child *c, const char *path, const char *kind, ScriptLoc loc
     record_end(&c->out);
 }
 
-/* True for a table whose keys are paths of modules, as in tp { plan = { ["layers.*.attention.wo"] =
- * ... } }. */
+/* True for the table of tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }, whose keys are
+ * module paths and may contain dots. */
 static bool holds_paths(const char *path)
 {
     size_t n = strlen(path);
@@ -92,7 +91,8 @@ static const char *key_path(Child *c, const char *path, ScriptLoc loc)
     return arena_print(c->arena, "%s%s%s", path, dot, key);
 }
 
-/* Sends the table on top of the stack; `spot` is its constructor. */
+/* Sends the table on top of the stack, whose path is `path` ("" for the plan). spot: its braces in
+ * the script's text, in which the lines of keys are looked up. */
 static void put_table(Child *c, const char *path, Spot spot, int nesting)
 {
     lua_State *L = c->L;
@@ -131,7 +131,7 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
             if (strcmp(inner, "model") != 0) put_table(c, inner, at, nesting + 1);
         }
         lua_pop(L, 1);
-        /* keep the key below the next pair, because lua_next continues from it */
+        /* leave only the key on the stack, from which next continues */
         lua_replace(L, -2);
     }
     lua_pop(L, 5);
@@ -148,7 +148,7 @@ void child_flatten(Child *c)
     put_table(c, "", scan_call(c, loc, kind), 0);
 }
 
-/* runtime = "torchtitan" is short for runtime = require "runtimes.torchtitan". */
+/* Replaces runtime = "torchtitan" by runtime = require "runtimes.torchtitan". */
 void child_named_runtime(Child *c)
 {
     lua_State *L = c->L;
@@ -171,7 +171,7 @@ static bool is_true(lua_State *L, int table, const char *key)
     return yes;
 }
 
-/* Sets this option of the pass on top of the stack to true, unless the plan already gives it. */
+/* Sets `option` of the pass on top of the stack to true, unless the plan gives it a value. */
 static void set_default(lua_State *L, const char *option)
 {
     if (lua_getfield(L, -1, option) == LUA_TNIL) {
@@ -181,8 +181,8 @@ static void set_default(lua_State *L, const char *option)
     lua_pop(L, 1);
 }
 
-/* If the plan does not set them, takes keep_gathered of tp{ sequence = true } and keep_quantised of
- * float8{} from the runtime's profile. */
+/* If the runtime's profile asks for it, turns on keep_gathered of tp{ sequence = true } and
+ * keep_quantised of float8{}. Values that the plan itself gives stay. */
 void child_runtime_defaults(Child *c)
 {
     lua_State *L = c->L;
@@ -205,8 +205,8 @@ void child_runtime_defaults(Child *c)
     lua_settop(L, plan);
 }
 
-/* Gives a plan without a cluster the cluster local_cpu, which is the machine on which
- * Tandem runs. */
+/* Gives a plan without a cluster the cluster clusters.local_cpu: the machine on which Tandem runs.
+ */
 void child_default_cluster(Child *c)
 {
     lua_State *L = c->L;

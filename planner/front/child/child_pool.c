@@ -1,8 +1,11 @@
-/* The memory of the interpreter. Scripts make many small tables, for which malloc is several times
- * slower than a list of free blocks. So freed blocks wait in lists, one list for each multiple of
- * 16 bytes. A block in a list is never given to another list, so all lists together get only a
- * region of limited size. Larger blocks come from malloc, and so do all blocks once the region is
- * used up. Under AddressSanitizer everything comes from malloc, so that overruns are found. */
+/* Memory of the Lua interpreter. Scripts create many small tables, and a list of free blocks is
+ * several times faster than malloc.
+ *
+ * There is a list of free blocks for each size class (multiples of 16 bytes, up to 512). Blocks are
+ * cut from one mapped region and never move to another list, so the lists can never use more than
+ * this region. Larger blocks, and all blocks once the region is used up, come from malloc. Under
+ * AddressSanitizer all blocks come from malloc, so that it detects overruns.
+ */
 #define _DEFAULT_SOURCE /* for MAP_ANONYMOUS */
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +30,7 @@ static bool is_pooled(const ChildPool *pool, const void *block)
     return pool->region != NULL && (uintptr_t)block - (uintptr_t)pool->region < REGION;
 }
 
-/* Asks the system for the region, at most once. If the system refuses, everything comes from
- * malloc. */
+/* Maps the region at the first call. If the system refuses, all blocks come from malloc. */
 static void map_region(ChildPool *pool)
 {
     pool->mapped = true;
@@ -37,14 +39,14 @@ static void map_region(ChildPool *pool)
     if (at != MAP_FAILED) pool->region = at;
 }
 
-/* Returns a block of at least this size, or NULL if the system has no memory. */
+/* Returns a block of at least `bytes` bytes, or NULL if the system has no memory. */
 static void *get(ChildPool *pool, size_t bytes)
 {
     if (bytes > MOST_POOLED) return malloc(bytes);
     const size_t list = list_of(bytes), room = list * STEP;
     void *block = pool->free[list];
     if (block != NULL) {
-        /* the first bytes of a free block hold the address of the next one */
+        /* a free block begins with the address of the next free block */
         memcpy(&pool->free[list], block, sizeof(void *));
         return block;
     }
@@ -76,7 +78,7 @@ void *child_resize(ChildPool *pool, void *at, size_t old, size_t size)
     if (old > MOST_POOLED && size > MOST_POOLED) return realloc(at, size);
     if (old <= MOST_POOLED && size <= MOST_POOLED && list_of(old) == list_of(size)) return at;
     void *moved = get(pool, size);
-    /* to make a block smaller must never fail: Lua relies on that */
+    /* Lua assumes that shrinking a block never fails; the block then keeps its old size */
     if (moved == NULL) return size < old ? at : NULL;
     memcpy(moved, at, old < size ? old : size);
     give(pool, at, old);

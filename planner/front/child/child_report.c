@@ -1,7 +1,7 @@
-/* Core functions for dialects. A dialect is a library script that checks a configuration of another
- * system before it turns it into a plan. It reports errors, warnings and notes one by one, each
- * with the line of its key. core.stop then ends the script, so that the user sees all errors at
- * once. */
+/* Functions of tandem.core with which dialects report errors. A dialect is a library script that
+ * reads another framework's configuration and returns a plan. It reports each mistake with the line
+ * of its key and continues; core.stop then ends the script, so the user sees all mistakes at once.
+ */
 #include <string.h>
 
 #include "planner/front/child/child.h"
@@ -17,7 +17,8 @@ ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed)
     return loc.source <= c->n_sources ? loc : (ScriptLoc){0, 0};
 }
 
-/* core.error, core.warning and core.note: (rule, text, hint or nil, location or nil). */
+/* Implements core.report (an error), core.warn and core.note: (rule, text, hint or nil, location or
+ * nil). */
 static int report(lua_State *L, Severity severity)
 {
     Child *c = child_of(L);
@@ -48,7 +49,7 @@ static int core_note(lua_State *L)
     return report(L, SEVERITY_note);
 }
 
-/* core.stop(): ends the script if it has reported an error. */
+/* core.stop(): ends the script if an error was reported. */
 static int core_stop(lua_State *L)
 {
     Child *c = child_of(L);
@@ -56,9 +57,9 @@ static int core_stop(lua_State *L)
     return 0;
 }
 
-/* key_location(location, "distributed", "tp"): finds the call at `location`, and returns the line
- * of distributed.tp in the table that the call receives. If the key is not found, returns the
- * nearest line around it. */
+/* core.key_location(location, "distributed", "tp"): returns the line of distributed = { tp = ... }
+ * in the braces of the call at `location`. If a key is not found, returns the line of the last key
+ * that was. */
 static int core_key_location(lua_State *L)
 {
     Child *c = child_of(L);

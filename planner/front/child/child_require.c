@@ -1,6 +1,6 @@
-/* require: loads other scripts, which must lie in the script's folder or in the library. The name
- * "a.b" is opened folder by folder, each beneath the previous one. Links are refused, so that no
- * name leads out of these folders. */
+/* require: loads other scripts from the script's folder or the library. The name "a.b" means the
+ * file a/b.lua. Its folders are opened one after the other, and symbolic links are refused, so no
+ * name leads out of these two folders. */
 #define _GNU_SOURCE /* for strcasestr */
 #include <ctype.h>
 #include <dirent.h>
@@ -21,8 +21,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Opens `path` beneath the folder `dir`. Returns -1 and sets errno if it cannot; a link in the path
- * gives ELOOP or ENOTDIR. */
+/* Opens `path` below the open folder `dir` without following links. Returns -1 and sets errno on
+ * failure; for a symbolic link, ELOOP or ENOTDIR. */
 static int open_beneath(int dir, const char *path)
 {
     int at = dir;
@@ -51,7 +51,7 @@ static int open_beneath(int dir, const char *path)
     return -1;
 }
 
-/* Reads the text of an open file into `source`, whose name is already set. */
+/* Reads the open file `fd` into source->text and closes it. source->name is already set. */
 static void read_open_file(Child *c, int fd, Source *source)
 {
     lua_State *L = c->L;
@@ -116,15 +116,15 @@ uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc)
     return child_source(c, &source);
 }
 
-/* Returns true if this errno is about the file itself. Errors of the system, such as too many open
- * files, are not the script's fault. */
+/* True if this errno says something about the file, such as ENOENT. False for a shortage of the
+ * system, such as too many open files, which is not the script's fault. */
 static bool ours_to_read(int error)
 {
     return error != EMFILE && error != ENFILE && error != ENOMEM && error != EIO;
 }
 
-/* Returns the script whose name is nearest to `name` among those in the folder of `path`, or NULL
- * if none is near. */
+/* Returns the path of the script in the folder of `path` whose name is nearest to `name`, or NULL
+ * if all are too different. */
 static const char *nearest_beside(const Child *c, const char *path, const char *name)
 {
     const char *names[256], *folder = arena_copy(c->arena, path, (size_t)(name - path));
@@ -142,7 +142,8 @@ static const char *nearest_beside(const Child *c, const char *path, const char *
     return near != NULL ? arena_print(c->arena, "%s%s", folder, near) : NULL;
 }
 
-/* Returns a script that the user may have meant by this name, or NULL. */
+/* Returns the path of an existing script that the user may have meant by `path`: with ".lua" added,
+ * in the library's folder plans/, or with a similar name. NULL: none. */
 static const char *script_meant(const Child *c, const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
@@ -177,8 +178,9 @@ static bool name_is_fine(const char *name)
     return true;
 }
 
-/* Opens the script that require names, such as "models.llama". Fills in `source`. Returns the open
- * file, or -1 if there is none. */
+/* Opens the script for require's argument `name`, such as "models.llama": in the script's folder,
+ * then in the library. Fills in *source except its text. Returns a file descriptor, or -1 with
+ * errno. */
 static int find(Child *c, const char *name, Source *source)
 {
     char path[MOST_NAME + 8];
@@ -207,8 +209,8 @@ typedef struct Shipped {
     uint32_t n;
 } Shipped;
 
-/* Appends the scripts of a library folder in alphabetical order, named as require names them:
- * "models.llama". */
+/* Appends the scripts of a library folder to `all`, in alphabetical order and as require names
+ * them: "models.llama". */
 static void add_shipped(Child *c, const char *folder, Shipped *all)
 {
     int fd = c->library_dir >= 0 ? open_beneath(c->library_dir, folder) : -1;
@@ -242,7 +244,7 @@ static const char *profiles_hint(Child *c, const char *wanted)
 {
     Shipped all = {.n = 0};
     add_shipped(c, "runtimes", &all);
-    /* compare without the folder's name, because a shared folder makes short names look alike */
+    /* compare without "runtimes.": a common beginning makes short names look alike */
     for (uint32_t i = 0; i < all.n; i++) all.name[i] = strchr(all.name[i], '.') + 1;
     const char *near = str_nearest(wanted, all.name, all.n);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);

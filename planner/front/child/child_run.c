@@ -1,21 +1,79 @@
-/* The main steps of the process that evaluates a script: load and run the script, send the
- * configuration, ask the parent, trace the model, end. A script that is held open runs once, and
- * the later steps are repeated for each request. */
+/* The steps of the child: load and run the script, send the configuration, receive the Answer,
+ * trace the model, end. A held script runs once; the steps after it are repeated for each request.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "planner/front/child/child.h"
 
+/* True if the plan on top of the stack has a model with a function `shrink`. */
+static bool can_shrink(lua_State *L)
+{
+    lua_getfield(L, -1, "model");
+    bool can = lua_istable(L, -1);
+    if (can) {
+        lua_pushliteral(L, "shrink");
+        can = lua_rawget(L, -2) == LUA_TFUNCTION;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return can;
+}
+
+/* Returns model.config.experts of the plan on top of the stack, the number of experts in each
+ * layer; 0: unknown. */
+static uint32_t experts_named(lua_State *L)
+{
+    static const char *const path[] = {"model", "config", "experts"};
+    const int top = lua_gettop(L);
+    lua_pushvalue(L, -1);
+    for (size_t i = 0; i < sizeof path / sizeof path[0] && lua_istable(L, -1); i++) {
+        lua_pushstring(L, path[i]);
+        lua_rawget(L, -2);
+    }
+    const lua_Integer n = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
+    lua_settop(L, top);
+    return n >= 1 && n <= MOST_EXPERTS ? (uint32_t)n : 0;
+}
+
+/* True if settings loaded a script of the user after the script's only run. Its functions may read
+ * any table, so a trace cannot be shared. */
+static bool loaded_own(const Child *c)
+{
+    for (uint32_t i = c->n_held_sources + 1; i <= c->n_sources; i++)
+        if (c->source[i].text != NULL && !c->source[i].shipped) return true;
+    return false;
+}
+
+/* Sends all records so far and waits for the parent's Answer. */
+static void ask(Child *c)
+{
+    child_send_files(c);
+    child_send_sources(c); /* send them before the parent's check: it may refuse the plan */
+    record_begin(&c->out, RECORD_ask);
+    put_u32(&c->out, can_shrink(c->L));
+    put_u32(&c->out, c->shares && !loaded_own(c));
+    put_u32(&c->out, experts_named(c->L));
+    record_end(&c->out);
+    if (!writer_send(&c->out, c->fd)) _exit(1);
+    unsigned char *at = (unsigned char *)&c->answer;
+    for (size_t n = 0; n < sizeof c->answer;) {
+        ssize_t got = read(c->fd, at + n, sizeof c->answer - n);
+        if (got <= 0) _exit(0); /* the parent has closed the socket and needs no more records */
+        n += (size_t)got;
+    }
+}
+
 void child_settle(Child *c)
 {
     child_apply_sets(c);
-    /* a setting may have set the runtime to a name, as --set runtime=NAME does */
+    /* a setting such as --set runtime=torchtitan may have replaced the runtime by a name */
     child_named_runtime(c);
     child_runtime_defaults(c);
     child_flatten(c);
     child_schedule_file(c);
-    child_ask(c);
+    ask(c);
 }
 
 void child_model(Child *c)
@@ -24,8 +82,8 @@ void child_model(Child *c)
     child_trace(c);
 }
 
-/* Loads and runs the script. A script that is held open then waits for requests. Any other script
- * sends its configuration and its model in the same protected call. */
+/* Loads and runs the script, then sends its plan and its model. Sweeps and held scripts instead
+ * keep their table for the requests that follow. */
 static int evaluate(lua_State *L)
 {
     Child *c = child_of(L);
@@ -62,7 +120,7 @@ static int evaluate(lua_State *L)
     return 0;
 }
 
-/* Lua calls this for an error outside of protected calls. Only an allocation can fail there. */
+/* Lua calls this if an error occurs outside of lua_pcall; there, only an allocation can fail. */
 static int on_panic(lua_State *L)
 {
     if (child_of(L)->system_refused) child_out_of_memory(NULL);
@@ -76,8 +134,8 @@ _Noreturn void child_run(Child *c)
     lua_atpanic(L, on_panic);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
-    /* a script runs only for a short time, so garbage is collected rarely; at the memory limit, Lua
-     * collects it anyway */
+    /* A script runs only briefly, so garbage is collected rarely. At the memory limit, Lua collects
+     * it in any case. */
     lua_gc(L, LUA_GCINC, 800, 0, 0);
     child_open_errors(L);
     child_limit(c);

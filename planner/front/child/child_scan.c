@@ -1,6 +1,6 @@
-/* Finds the line of a key in a table constructor by reading the source text again. Lua itself knows
- * only the line of the call that received the table. The scan follows tokens and brackets, but does
- * not know the meaning of the code. */
+/* Finds the line of a key in a table constructor, plan { mesh = { tp = 2 } }, by scanning the
+ * script's text: Lua itself knows only the line of the call. The scan knows tokens and brackets,
+ * but not the grammar. */
 #include <ctype.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@ typedef enum TokenKind { TOKEN_end, TOKEN_name, TOKEN_text, TOKEN_mark } TokenKi
 typedef struct ScanToken {
     TokenKind kind;
     char mark;
-    size_t at, n; /* the token's text: a name, or the content of a text without its quotes */
+    /* the token's characters: at text[at], n of them; without the quotes of a string */
+    size_t at, n;
     uint32_t line;
 } ScanToken;
 typedef struct TextScan {
@@ -29,7 +30,7 @@ static void advance(TextScan *s, size_t n)
     for (; n > 0 && s->at < s->n; n--) s->line += s->text[s->at++] == '\n';
 }
 
-/* If a long text or comment `[==[ ... ]==]` begins here, skips it. */
+/* If a long string or comment `[==[ ... ]==]` begins here, skips it and returns true. */
 static bool skip_long(TextScan *s)
 {
     size_t equals = 0;
@@ -89,7 +90,7 @@ static ScanToken next_token(TextScan *s)
         t.kind = TOKEN_mark;
         t.mark = c;
         bool two = peek(s, 1) == '=' && (c == '=' || c == '~' || c == '<' || c == '>');
-        /* the token is a comparison such as `==`, so its first character must not count as `=` */
+        /* a comparison such as `==`: its first character must not be taken for the `=` of a key */
         if (two) t.mark = '?';
         advance(s, two ? 2 : 1);
     }
@@ -125,14 +126,14 @@ Spot scan_call(const Child *c, ScriptLoc loc, const char *callee)
     return spot;
 }
 
-/* Finds the first `name {`, `name ({` or `require "name" {` that begins on that line. */
+/* Finds the first `name {`, `name ({` or `require "name" {` on the line `loc`. */
 Spot scan_any_call(const Child *c, ScriptLoc loc)
 {
     Spot spot = {loc.source, loc.line, 0};
     if (loc.source == 0 || loc.source > c->n_sources) return spot;
     TextScan s = scan_source(c, loc.source);
-    /* is_callee: the previous token can be a function's name. opened: the previous token is a `(`
-     * that follows such a name */
+    /* is_callee: the previous token may be a function's name. opened: the previous tokens are such
+     * a name and a `(` */
     bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < loc.line) continue;
@@ -165,8 +166,8 @@ static uint32_t line_of(const TextScan *s, size_t offset)
     return line;
 }
 
-/* Returns the offset of the constructor in the value that begins here: `{ ... }` or `word { ... }`.
- * Returns 0 for any other value. */
+/* Returns the offset just after the brace of the value that begins here, if it is `{ ... }` or
+ * `word { ... }`; otherwise 0. */
 static size_t value_open(TextScan s)
 {
     ScanToken t = next_token(&s);
@@ -174,8 +175,8 @@ static size_t value_open(TextScan s)
     return t.kind == TOKEN_mark && t.mark == '{' ? s.at : 0;
 }
 
-/* Finds the item with this key in the constructor. If key is NULL, finds the index-th item that has
- * no key. */
+/* Finds the item `key = value` in the braces `table`. If key is NULL, finds the index-th item
+ * without a key. If there is none, returns the location of `table`. */
 static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer index)
 {
     Spot found = {table.source, table.line, 0};
@@ -198,7 +199,7 @@ static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer i
             bool bracket = t.kind == TOKEN_mark && t.mark == '[';
             if (bracket) {
                 name = next_token(&after);
-                next_token(&after); /* skip the `]` */
+                next_token(&after); /* the `]` */
             }
             follows = next_token(&after);
             bool keyed = follows.kind == TOKEN_mark && follows.mark == '=';

@@ -1,7 +1,7 @@
-/* Reads the plan's own pipeline schedule: the result of pp { schedule = function(p, m, chunks) },
- * or a CSV file. The file is as torch.distributed.pipelining writes it, one line for each rank:
- * "0F0,0F1,0I0,0W0" (stage, action, micro-batch). This file only makes lists of actions; the parent
- * checks whether they are a valid schedule. */
+/* Reads the plan's own pipeline schedule: what the function in pp { schedule = function(p, m,
+ * chunks) } returns, or a CSV file. The file has the format of torch.distributed.pipelining, one
+ * line for each pipeline rank: "0F0,0F1,0I0,0W0" (stage, action, micro-batch). The lists of actions
+ * are sent as they are; the parent checks that they form a valid schedule. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 enum { MOST_ACTIONS = 1 << 20, MOST_NUMBER = 1 << 20, MOST_CELLS = 1 << 22 };
 
-/* The actions other than F, B, I and W that a CSV may hold: torch inserts them for
- * communication. */
+/* Words of torch's CSV files besides the actions F, B, I and W: communication and FSDP. Tandem
+ * derives its own communication, so it only checks these. */
 #define COMMS(X) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(UNSHARD) X(RESHARD) X(REDUCE_GRAD)
 typedef enum ScheduleTokenKind {
 #define X(name) TOKEN_##name,
@@ -78,8 +78,8 @@ static _Noreturn void bad_token(const ScheduleCsv *csv, uint32_t row, const char
                 "'%.60s' is not an action", cell);
 }
 
-/* Reads one action, such as "12SEND_F3". An action that concerns a whole stage has
- * no micro-batch. */
+/* Reads one word, such as "12SEND_F3", and appends it to csv->tokens. A word for a whole stage,
+ * such as "2UNSHARD", has no micro-batch. */
 static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, row};
@@ -97,13 +97,13 @@ static void read_token(ScheduleCsv *csv, uint32_t row, const char *cell)
     list_push(csv->c->arena, &csv->tokens, t);
 }
 
-/* Reads one cell. In "(0F1;1B0)OVERLAP_F_B", torch runs two actions at the same time; Tandem runs
- * one after the other. */
+/* Reads one cell of a line. The cell "(0F1;1B0)OVERLAP_F_B" means that torch runs the two actions
+ * at the same time; Tandem runs them one after the other. */
 static void read_cell(ScheduleCsv *csv, uint32_t row, char *cell)
 {
     static const char together[] = ")OVERLAP_F_B";
     size_t n = strlen(cell);
-    if (n == 0) return; /* an empty cell: the rank does nothing */
+    if (n == 0) return; /* in this time slot, the rank does nothing */
     if (cell[0] != '(') {
         read_token(csv, row, cell);
         return;
@@ -134,10 +134,10 @@ static void read_row(ScheduleCsv *csv, uint32_t row, const char *line, size_t n)
     }
 }
 
-/* The actions of one stage for one micro-batch. Each number is 1 + the action's index in the list
- * of all tokens; 0: the action does not occur. */
+/* Where the words about one stage and one micro-batch are: each member is 1 + an index in
+ * ScheduleCsv.tokens; 0: there is no such word. */
 typedef struct Cell {
-    uint32_t forward, backward, comm[4]; /* comm, in this order: SEND_F, RECV_F, SEND_B, RECV_B */
+    uint32_t forward, backward, comm[4]; /* SEND_F, RECV_F, SEND_B, RECV_B */
 } Cell;
 
 typedef struct Cells {
@@ -177,9 +177,9 @@ static _Noreturn void bad_comm(const ScheduleCsv *csv, const ScheduleToken *t, c
                 t->stage, token_names[t->kind], t->microbatch, what);
 }
 
-/* Checks one send or receive. A send must come after the action that computes its value, and
- * another rank must have the matching receive. A receive must come before the action that reads its
- * value. */
+/* Checks csv->tokens[i], a send or a receive. A send must follow the action that computes the data,
+ * and another rank must have the matching receive. A receive must precede the action that reads the
+ * data. */
 static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
 {
     const ScheduleToken *t = &csv->tokens.at[i];
@@ -191,7 +191,7 @@ static void check_comm(const ScheduleCsv *csv, const Cells *cells, uint32_t i)
         bad_comm(csv, t, "is not on the line of the rank that computes its stage and micro-batch");
     if (send && compute > i + 1) bad_comm(csv, t, "comes before the action that makes its data");
     if (!send && compute < i + 1) bad_comm(csv, t, "comes after the action that reads its data");
-    /* true if the other rank runs the next stage, false if it runs the previous stage */
+    /* the other rank runs the next stage; false: the previous stage */
     bool up = forward == send;
     if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
         bad_comm(csv, t, "has no stage to communicate with");
@@ -227,8 +227,8 @@ static void check_comms(const ScheduleCsv *csv)
         NULL, SEVERITY_note);
 }
 
-/* Returns the text of the file without a byte-order mark at its start. Refuses a NUL byte, because
- * C functions would not see the text after it. */
+/* Returns the text of the file after its byte-order mark, and sets *end to its end. Raises an error
+ * if the file contains a 0 byte, at which C's string functions would stop. */
 static const char *text_of(const ScheduleCsv *csv, const char **end)
 {
     const char *text = csv->c->source[csv->source].text;
@@ -275,8 +275,8 @@ static void read_csv(Child *c, const char *path, ScriptLoc loc)
 
 /* ---- the function ---- */
 
-/* Reads an action of the user's own schedule, such as "F0.3": action F of stage 0 for micro-batch
- * 3. */
+/* Reads an action that the user's function returned, such as "F0.3": forward of stage 0 for
+ * micro-batch 3. */
 static ScheduleToken read_text(Child *c, ScriptLoc loc, const char *text, uint32_t rank)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, rank};
@@ -293,8 +293,8 @@ static ScheduleToken read_text(Child *c, ScriptLoc loc, const char *text, uint32
     return t;
 }
 
-/* Returns the number of actions in the list on top of the stack. Raises an error if its keys are
- * not 1 to n, because items after a gap or under other keys would be ignored. */
+/* Returns the length of the list on top of the stack. Raises an error unless its keys are 1 to n,
+ * because items after a gap or under other keys would be ignored. */
 static uint32_t count_list(Child *c, ScriptLoc loc, uint32_t rank)
 {
     lua_State *L = c->L;
@@ -327,7 +327,7 @@ static uint32_t count_list(Child *c, ScriptLoc loc, uint32_t rank)
                 (long long)hole, (long long)last);
 }
 
-/* Reads the list of actions of one rank from the top of the stack. */
+/* Reads the list of actions of pipeline rank `rank` from the top of the stack, and sends it. */
 static void read_list(Child *c, ScriptLoc loc, uint32_t rank)
 {
     lua_State *L = c->L;
@@ -356,7 +356,8 @@ static void read_list(Child *c, ScriptLoc loc, uint32_t rank)
     send_actions(c, loc, tokens.at, tokens.n);
 }
 
-/* Checks that the table on top of the stack has a list for each rank and nothing else. */
+/* Checks that the table on top of the stack has only the keys 0 to p - 1, one list for each
+ * pipeline rank. */
 static void check_keys(Child *c, ScriptLoc loc, uint32_t p)
 {
     lua_State *L = c->L;
@@ -373,7 +374,8 @@ static void check_keys(Child *c, ScriptLoc loc, uint32_t p)
     }
 }
 
-/* Returns the source line of the function on top of the stack. */
+/* Returns the line on which the function on top of the stack begins, or `otherwise` if it is
+ * unknown. */
 static ScriptLoc function_loc(Child *c, ScriptLoc otherwise)
 {
     lua_State *L = c->L;
@@ -385,7 +387,8 @@ static ScriptLoc function_loc(Child *c, ScriptLoc otherwise)
     return (ScriptLoc){(uint32_t)source, (uint32_t)ar.linedefined};
 }
 
-/* Pushes the pp{} of the plan on top of the stack; returns false if it has none. */
+/* Pushes the table of pp{} from the plan on top of the stack, and sets *loc to its line. Returns
+ * false if the plan has no pp{}. */
 static bool push_pp(Child *c, ScriptLoc *loc)
 {
     lua_State *L = c->L;

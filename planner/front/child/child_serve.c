@@ -1,12 +1,11 @@
-/* A script that is held open. The script was run once, up to its plan. Each request names settings,
- * and the answer is the same as if the script had been run again under them:
+/* A held script. It was run once, up to its return value, the plan. Each request names settings.
+ * The answer is the same as if the script were run again with these settings, but faster:
  *
- * - The settings change the plan's tables in place. After the answer, every table of the plan gets
- *   its old content back.
- * - Functions of the script (a model, a schedule) may change anything, so they run in a process of
- *   their own, a fork of this one.
- * - A whole request also runs in such a process if its settings load more scripts or change the
- *   model's config. */
+ * - The settings change the plan's tables in place. After the answer, every table gets its old
+ * content back.
+ * - Functions of the script (a model, a schedule) may change any Lua value, so they run in a fork
+ * of this process.
+ * - If settings load scripts or change the model's config, the whole request runs in a fork. */
 #include <errno.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -18,22 +17,22 @@ enum {
     MOST_NESTING = 16,
     MOST_TABLES = 4000,
     MOST_REACHED = 200000,
-    MOST_TEXT = 4096 /* the greatest length of one setting [bytes] */
+    MOST_TEXT = 4096 /* greatest length of a setting [bytes] */
 };
 
-/* The state of the process at the beginning of each request. */
+/* State of the child after the script's only run, with which every request begins. */
 typedef struct Start {
-    /* the records of files and warnings from the script's only run; each answer repeats them */
+    /* records of files and warnings from the script's run; every answer repeats them */
     Str records;
     uint32_t n_sources, n_files_sent, n_absent, n_reports, n_fields;
     bool failed;
 } Start;
 
-/* ---- the plan's tables, and their content */
+/* the plan's tables and copies of their content */
 
-/* Adds the table on top of the stack, and all tables in it, to the list `seen`. Adds copies of
- * their content to the list `kept`. Returns false if a table has a metatable, or if there are too
- * many tables. */
+/* Records the table on top of the stack, and recursively the tables in it (but not `model`): in the
+ * set at stack index `seen`, and in the list at `kept` as two elements, the table and a copy of it.
+ * Returns false if a table has a metatable or if there are too many tables. */
 static bool note_table(lua_State *L, int seen, int kept, int nesting)
 {
     const int table = lua_gettop(L);
@@ -68,7 +67,7 @@ static bool note_table(lua_State *L, int seen, int kept, int nesting)
     return plain;
 }
 
-/* Restores the content of every recorded table. */
+/* Gives every table in c->kept_tables the content of its copy back. */
 static void restore_tables(Child *c)
 {
     lua_State *L = c->L;
@@ -96,10 +95,10 @@ static void restore_tables(Child *c)
     lua_settop(L, kept - 1);
 }
 
-/* ---- the tables that the model can reach */
+/* the tables that the model's functions can reach */
 
-/* Pops a value and appends it to the queue of values to visit. A value is left out if it is already
- * in the queue, or if it cannot refer to other values. */
+/* Pops a value. If it can refer to other values and is not yet in `visited`, adds it there and to
+ * `queue`. */
 static void visit_later(lua_State *L, int visited, int queue)
 {
     const int type = lua_type(L, -1);
@@ -118,7 +117,8 @@ static void visit_later(lua_State *L, int visited, int queue)
     lua_pop(L, 1);
 }
 
-/* Queues all values to which the table, function or userdata on top of the stack refers. */
+/* Pops nothing; queues all values to which the table, function (upvalues) or userdata on top of the
+ * stack refers. */
 static void visit_parts(lua_State *L, int visited, int queue)
 {
     const int value = lua_gettop(L);
@@ -127,7 +127,7 @@ static void visit_parts(lua_State *L, int visited, int queue)
         return;
     }
     if (lua_getmetatable(L, value)) visit_later(L, visited, queue);
-    /* this userdata is the state of math.random, which refers to no value */
+    /* the only userdata is the state of math.random, which refers to no values */
     if (lua_type(L, value) == LUA_TUSERDATA) {
         for (int i = 1; lua_getiuservalue(L, value, i) != LUA_TNONE; i++)
             visit_later(L, visited, queue);
@@ -140,8 +140,9 @@ static void visit_parts(lua_State *L, int visited, int queue)
     }
 }
 
-/* True if nothing that the functions of the model can reach is a table that settings change. A
- * trace of the model then serves all settings for which the parent gives the same answer. */
+/* True if no function of the model can reach a table of the plan that settings change (`seen`).
+ * Then requests with different settings may share one trace of the model, if they get equal
+ * Answers. */
 static bool model_is_separate(lua_State *L, int plan, int seen)
 {
     lua_newtable(L);
@@ -151,7 +152,7 @@ static bool model_is_separate(lua_State *L, int plan, int seen)
     lua_pushliteral(L, "model");
     lua_rawget(L, plan);
     visit_later(L, visited, queue);
-    lua_pushliteral(L, ""); /* a text gives access to all functions of the string library */
+    lua_pushliteral(L, ""); /* through a string's metatable, a script reaches the string library */
     if (lua_getmetatable(L, -1)) visit_later(L, visited, queue);
     lua_settop(L, queue);
     bool separate = true;
@@ -195,7 +196,8 @@ bool child_receive(int fd, void *to, size_t n)
     return true;
 }
 
-/* Reads the settings of the next request. Returns false if the parent has closed the pipe. */
+/* Reads the settings of the next request into *options. Returns false if the parent has closed the
+ * socket. */
 static bool read_request(Child *c, FrontOptions *options)
 {
     uint32_t n = 0;
@@ -213,8 +215,9 @@ static bool read_request(Child *c, FrontOptions *options)
     return true;
 }
 
-/* True if a fork must answer the whole request: if the plan is not plain, or if the settings load
- * scripts or change the model's config. Functions of the script may refer to this config. */
+/* True if a fork must answer the whole request: the plan's tables cannot be restored, or a setting
+ * loads a script (runtime=, cluster=, gpu=) or changes the model's config, to which functions of
+ * the script may refer. */
 static bool needs_process(const Child *c)
 {
     static const char *const keys[] = {"runtime", "cluster", "gpu", "model"};
@@ -271,12 +274,12 @@ static void send_ended(Child *c, int status)
     if (!writer_send(&c->out, c->fd)) _exit(1);
 }
 
-/* Runs `function` in a fork of this process, which then sends the rest of the records. Returns how
- * the fork ended, as waitpid does. */
+/* Runs `function` in a fork, which sends its records itself. Returns the fork's status as waitpid
+ * gives it. */
 static int call_in_fork(Child *c, lua_CFunction function)
 {
     const pid_t pid = fork();
-    /* shifted, because waitpid returns an exit code in this form */
+    /* the form in which waitpid reports an exit code */
     if (pid < 0) return CHILD_NO_PROCESS << 8;
     if (pid == 0) {
         c->held = false;
@@ -318,9 +321,9 @@ static void answer_request(Child *c)
         if (status == LUA_OK && c->fired == 0 && !c->answer.no_model)
             ended = call_in_fork(c, model);
         else if (!child_finish(c, status))
-            _exit(1); /* the parent would wait forever for an answer that nobody sends */
-        /* The time limit interrupted the interpreter, which may have left it in any state. This
-         * process ends, and the parent starts a new one for the next request. */
+            _exit(1); /* otherwise the parent would wait for an answer that nobody sends */
+        /* The time limit has interrupted the interpreter, whose state is now unknown. This process
+         * ends; the parent starts a new one for the next request. */
         if (c->expired > 0) _exit(0);
         lua_settop(c->L, 0);
         restore_tables(c);
@@ -340,7 +343,7 @@ _Noreturn void child_serve(Child *c)
     Start own = start;
     str_add_bytes(&own.records, str_text(&c->out.bytes), c->out.bytes.n);
     c->n_held_sources = c->n_sources;
-    c->arena = arena_new(); /* memory for one request, freed after it */
+    c->arena = arena_new(); /* memory of one request */
     FrontOptions options;
     while (read_request(c, &options)) {
         begin_request(c, &own);

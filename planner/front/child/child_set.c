@@ -1,5 +1,5 @@
-/* --set key.path=value: changes the table that the script gives to plan{}, before any code reads
- * it. The parent has already checked that each setting has a path and a '='. */
+/* --set key.path=value: changes the plan's table before any other code reads it. The parent has
+ * checked that each setting has the form path=value. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ void child_push_value(lua_State *L, const char *value)
         lua_pushstring(L, value);
 }
 
-/* Pushes a list of all keys of the table at `index` that are texts. */
+/* Pushes a list of the string keys of the table at `index`, in order. Returns its stack index. */
 static int push_keys(lua_State *L, int index)
 {
     lua_Integer n = 0;
@@ -72,7 +72,7 @@ static int push_keys(lua_State *L, int index)
     return lua_gettop(L);
 }
 
-/* Replaces the table on top of the stack by a copy. */
+/* Replaces the table on top of the stack by a shallow copy. */
 static void copy_table(lua_State *L)
 {
     lua_newtable(L);
@@ -84,8 +84,8 @@ static void copy_table(lua_State *L)
     lua_remove(L, -2);
 }
 
-/* Reports that the table on top of the stack has no entry `part`, and lists the entries that it
- * has. */
+/* Raises an error: the table on top of the stack, called `where` in the message, has no key `part`.
+ * The hint lists its keys. */
 static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *where, const char *part)
 {
     const lua_Integer n = (lua_Integer)lua_rawlen(c->L, -1);
@@ -96,10 +96,10 @@ static _Noreturn void no_such_entry(Child *c, const Setting *s, const char *wher
     child_raise(c->L, "unknown-key", s->loc, hint, "there is no '%s' in %s", part, where);
 }
 
-/* For a setting of the model's config, leaves the table that holds its key on top of the stack.
- * model.layers = 2 sets a key of the config. model.rope_scaling.length = 8192 sets a key of a table
- * in the config. The key must already exist. Several models may share a config, so the function
- * first replaces it by a copy. */
+/* For a setting of the model's config: leaves the table that contains its last key on top of the
+ * stack. For model.layers = 2 this is model.config, for model.rope_scaling.length = 8192 it is
+ * model.config.rope_scaling. The keys must exist. Each table on the way is replaced by a copy,
+ * because models may share it. */
 static void enter_model(Child *c, const Setting *s)
 {
     lua_State *L = c->L;
@@ -130,8 +130,8 @@ static void enter_model(Child *c, const Setting *s)
     lua_pop(L, 1);
 }
 
-/* Follows the setting's path from its part number `first` to the part before the last one. Makes
- * the tables that are missing. */
+/* Pushes the table that contains the last key of the setting's path, starting from part `first` in
+ * the table on top of the stack. Creates missing tables. */
 static void enter_tables(Child *c, const Setting *s, uint32_t first)
 {
     lua_State *L = c->L;
@@ -159,8 +159,8 @@ static int pass_row(const char *name)
     return -1;
 }
 
-/* Returns the number of the row in passes.def for element i of the list of passes, or -1 if the
- * element is not a pass. */
+/* Returns the index (PassName) of the pass that is element i of the Lua list at `list`, or -1 if
+ * the element is not a pass. */
 static int listed_row(lua_State *L, int list, lua_Integer i)
 {
     ScriptLoc ignored;
@@ -179,9 +179,9 @@ static void take_out(lua_State *L, int list, lua_Integer at)
     }
 }
 
-/* Inserts a pass with its default options into the list, at the position that the order of passes
- * needs. Returns its index. A plan has only one pass for data ranks, so such a pass replaces the
- * old one. */
+/* Inserts pass `name` with default options into the Lua list of passes at `list`, at its place in
+ * the order of passes.def. A plan has at most one data pass (ddp, fsdp2, zero), so a data pass
+ * replaces the old one. Returns the index of the new element. */
 static lua_Integer put_in(lua_State *L, int list, const char *name)
 {
     const int loc = pass_row(name);
@@ -201,7 +201,7 @@ static lua_Integer put_in(lua_State *L, int list, const char *name)
         lua_rawgeti(L, list, i);
         lua_rawseti(L, list, i + 1);
     }
-    /* calling the global function tp, ac, ... makes a table that Tandem recognises as this pass */
+    /* the global function of this name (tp, ac, ...) makes a table that child_kind recognises */
     lua_getglobal(L, name);
     lua_newtable(L);
     lua_call(L, 1, 1);
@@ -209,7 +209,7 @@ static lua_Integer put_in(lua_State *L, int list, const char *name)
     return at;
 }
 
-/* Pushes the plan's list of passes above the plan. Makes an empty list if the plan has none. */
+/* Pushes the list `parallel` of the plan on top of the stack. Creates it if the plan has none. */
 static void push_passes(lua_State *L)
 {
     if (lua_getfield(L, -1, "parallel") == LUA_TTABLE) return;
@@ -219,7 +219,7 @@ static void push_passes(lua_State *L)
     lua_setfield(L, -3, "parallel");
 }
 
-/* parallel.data=zero: replaces the plan's pass for data ranks by the named pass. */
+/* parallel.data=zero: replaces the plan's data pass (ddp, fsdp2 or zero) by the named one. */
 static void set_data_pass(Child *c, const Setting *s, const char *name)
 {
     lua_State *L = c->L;
@@ -238,8 +238,8 @@ static void set_data_pass(Child *c, const Setting *s, const char *name)
     put_in(L, list, name);
 }
 
-/* Refuses a setting such as parallel.ep=on: a value without an option's name fits no option of this
- * pass. */
+/* Raises an error for a setting such as parallel.ep=on: the pass has no option that a bare word
+ * sets (PassSpec.short_key). */
 static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, const char *value)
 {
     const PassOption *option = pass_specs[pass_row(name)]->options;
@@ -253,9 +253,9 @@ static _Noreturn void refuse_word(Child *c, const Setting *s, const char *name, 
                 "%s{} has no option with the value '%.40s'", name, value);
 }
 
-/* For a setting such as parallel.tp.sequence: finds the pass in the list of passes and leaves its
- * table on top of the stack. A missing pass is inserted. The value `none` removes the pass. Returns
- * false if no option is left to set. */
+/* For a setting such as parallel.tp.sequence=true: leaves the table of the pass on top of the
+ * stack; inserts the pass if the plan lacks it. Returns false if nothing remains to be set:
+ * parallel.tp=true only inserts the pass, parallel.tp=none removes it. */
 static bool enter_parallel(Child *c, Setting *s, const char *value)
 {
     lua_State *L = c->L;
@@ -295,7 +295,7 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     lua_pop(L, 1);
     lua_rawgeti(L, list, found);
     lua_remove(L, list);
-    /* parallel.tp=true only inserts the pass with its default options */
+    /* parallel.tp=true: only insert the pass with its default options */
     if (s->n == 2 && strcmp(value, "true") == 0) return false;
     if (rest != NULL) s->part[s->n++] = rest;
     Str path = str_in(c->arena);
@@ -306,8 +306,8 @@ static bool enter_parallel(Child *c, Setting *s, const char *value)
     return true;
 }
 
-/* Applies the settings that replace a whole part of the plan. Returns false for any other
- * setting. */
+/* Applies a setting that replaces a whole table, such as cluster=dgx_h100, or parallel.data=.
+ * Returns false for any other setting. */
 static bool set_whole(Child *c, const Setting *s, const char *value)
 {
     const char *key = s->part[0];
@@ -320,7 +320,7 @@ static bool set_whole(Child *c, const Setting *s, const char *value)
     } else if (s->n == 1 && strcmp(key, "model") == 0) {
         child_set_model(c, value);
     } else if (s->n == 1 && strcmp(key, "runtime") == 0 && strcmp(value, "none") == 0) {
-        lua_pushnil(c->L); /* without a runtime, Tandem's own executor runs the plan */
+        lua_pushnil(c->L); /* without a runtime, costs are those of Tandem's own executor */
         lua_setfield(c->L, -2, "runtime");
     } else if (s->n == 2 && strcmp(key, "parallel") == 0 && strcmp(s->part[1], "data") == 0) {
         set_data_pass(c, s, value);
@@ -365,9 +365,9 @@ static void apply(Child *c, const char *text)
     c->set[c->n_sets++].source = source;
 }
 
-/* The order in which settings are applied: first those that replace a whole table, then the GPU of
- * the cluster, then single keys. In another order, a new table would remove keys that were set
- * before. */
+/* The order in which settings are applied: whole tables (cluster=NAME), then the GPU in the
+ * cluster's nodes, then single keys (cluster.nodes=2). Otherwise a new table would undo an earlier
+ * key. */
 enum { SETS_table, SETS_gpu, SETS_key, SETS_ORDER };
 
 static int order_of(const char *text)

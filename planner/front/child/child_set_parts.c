@@ -1,10 +1,11 @@
-/* --set cluster=, gpu= and model=: replaces a whole part of the plan by one of the library. */
+/* Settings that replace a table of the plan by one of the library: cluster=NAME, gpu=NAME,
+ * model=NAME. */
 #include <string.h>
 
 #include "planner/front/child/child.h"
 
-/* Pushes the result of require for a script in a folder of the library. A name with a dot, such as
- * "models.llama", already contains its folder. */
+/* Pushes the value of require "<folder>.<name>". If `name` contains a dot, as in "models.llama", it
+ * already includes the folder. */
 static void push_script(Child *c, const char *folder, const char *name)
 {
     lua_getglobal(c->L, "require");
@@ -21,7 +22,8 @@ static lua_Integer count_in(lua_State *L, const char *key)
     return n > 0 ? n : 1;
 }
 
-/* cluster=dgx_h200: sets a cluster of the library with as many devices as the plan's own. */
+/* cluster=dgx_h200: sets a cluster of the library, with as many nodes as its nodes need to have at
+ * least as many devices as the plan's cluster. */
 void child_set_cluster(Child *c, const char *name)
 {
     lua_State *L = c->L;
@@ -39,7 +41,7 @@ void child_set_cluster(Child *c, const char *name)
         lua_setfield(L, -2, "nodes");
         lua_call(L, 1, 1);
         if (!lua_istable(L, -1))
-            /* a value of the wrong type is left here; it is reported when the plan is read */
+            /* stop: the parent reports the wrong type when it reads the plan */
             break;
         const lua_Integer each = count_in(L, "devices_per_node");
         if (nodes == (devices + each - 1) / each) break;
@@ -49,8 +51,8 @@ void child_set_cluster(Child *c, const char *name)
     lua_settop(L, plan);
 }
 
-/* If the plan's device and the new device on top of the stack are the same GPU, copies the price to
- * the new device. */
+/* Stack: the plan's device, then the new device on top. If both have the same name, copies the
+ * price. */
 static void keep_price(lua_State *L)
 {
     lua_getfield(L, -2, "name");
@@ -62,8 +64,8 @@ static void keep_price(lua_State *L)
     lua_setfield(L, -2, "usd_per_hour");
 }
 
-/* gpu=b200: puts another GPU into the plan's nodes. Removes the price, because the price of such
- * nodes is not known. */
+/* gpu=b200: replaces the device in the plan's cluster. The nodes with the other GPU have no known
+ * price, so it is removed. */
 void child_set_gpu(Child *c, ScriptLoc loc, const char *name)
 {
     lua_State *L = c->L;
@@ -89,8 +91,8 @@ void child_set_gpu(Child *c, ScriptLoc loc, const char *name)
     lua_settop(L, plan);
 }
 
-/* Returns the library's key for the GPU with this name. If there is none, returns NULL and sets
- * *hint. */
+/* Returns the library's key of the GPU `name`, such as "h200" for "H200", or NULL. Then *hint lists
+ * the known GPUs. */
 static const char *known_gpu(Child *c, const char *name, const char **hint)
 {
     lua_State *L = c->L;
@@ -126,7 +128,7 @@ _Noreturn void child_refuse_device(Child *c, ScriptLoc loc, const char *name)
                 "cluster.device must be a table of properties, not the name '%.64s'", name);
 }
 
-/* model=llama:3.1-8b: sets a model of the library, in one of the sizes that the library names. */
+/* model=llama:3.1-8b: sets a model of the library in one of its named sizes. */
 void child_set_model(Child *c, const char *name)
 {
     lua_State *L = c->L;

@@ -1,11 +1,12 @@
-/* Loads the scripts of the library in their compiled form. */
+/* Loads scripts of the library from their bytecode, which was compiled when Tandem was built. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/front/shipped/shipped.h"
 
-/* The compiled code in three parts: the head, the name of the chunk, the rest. The compiled code
- * itself has the name "=0". */
+/* The bytecode in three pieces: Lua's header, the name of the chunk, the rest. The stored bytecode
+ * has the name "=0", 3 bytes with its length byte; the loader puts the name of this run in its
+ * place. */
 enum { PARTS = 3, OLD_NAME = 3, MOST_NAME = 100, LAST_BYTE = 0x80 };
 typedef struct Parts {
     const char *at[PARTS];
@@ -13,7 +14,7 @@ typedef struct Parts {
     int next;
 } Parts;
 
-/* A lua_Reader of Parts. */
+/* lua_Reader: returns the next piece. */
 static const char *next_part(lua_State *L, void *self, size_t *n)
 {
     (void)L;
@@ -30,8 +31,8 @@ int shipped_load(lua_State *L, Hash128 hash, const char *chunk)
     while (script->code != NULL && (script->hash.lo != hash.lo || script->hash.hi != hash.hi))
         script++;
     if (script->code == NULL) return LUA_ERRSYNTAX;
-    /* Lua writes a text as its length plus one, and then the bytes. The last byte of a number has
-     * the highest bit. */
+    /* Lua stores a string as its length + 1, then its bytes. The last byte of an integer has its
+     * highest bit set; one byte is enough here. */
     char name[MOST_NAME + 1];
     const size_t length = strlen(chunk);
     assert(length < MOST_NAME);

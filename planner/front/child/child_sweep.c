@@ -1,7 +1,7 @@
-/* sweep{}: one script that describes many plans. The child sends the content of the table once.
- * Then the parent asks it to call the table's functions for one point of the sweep after another. A
- * function may change variables of the script. The order of the calls is fixed, so the results do
- * not depend on the number of worker processes. */
+/* sweep{}: a script that describes many plans, the points of the sweep. The child sends the table's
+ * content once. Then, for one point after another, the parent asks it to call the functions where,
+ * require and score. A function may change variables of the script, so the calls always come in the
+ * same order, whatever the number of worker processes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static ScriptLoc loc_of(Spot spot)
     return (ScriptLoc){spot.source, spot.line};
 }
 
-/* A function that is called for each key of a table, in order, with the key and its value on top of
- * the stack. */
+/* Calls `visit` for each key of the table on top of the stack, in sorted order, with the key and
+ * its value on top of the stack. */
 typedef void (*Visit)(Child *c, const char *path, Spot table);
 static void for_each(Child *c, const char *path, Spot table, Visit visit)
 {
@@ -45,7 +45,7 @@ static void for_each(Child *c, const char *path, Spot table, Visit visit)
         for (int i = 0; i < 3; i++) lua_pushvalue(L, -3);
         lua_call(L, 2, 2);
         if (lua_isnil(L, -2)) break;
-        lua_remove(L, -3); /* remove the previous key */
+        lua_remove(L, -3); /* the previous key */
         const int top = lua_gettop(L);
         visit(c, path, table);
         lua_settop(L, top - 1);
@@ -62,7 +62,7 @@ static const char *value_text(Child *c, const char *path, ScriptLoc loc)
         child_raise(L, "wrong-type", loc, "a value may be a number, a text, true or false",
                     "vary.%s has a value that is a %s", path, luaL_typename(L, -1));
     size_t n;
-    /* convert a copy, because lua_tolstring would turn a number in the table into a text */
+    /* lua_tolstring would turn a number in the script's table into a string, so convert a copy */
     lua_pushvalue(L, -1);
     const char *text = lua_tolstring(L, -1, &n);
     child_check_text(c, path, text, n, loc);
@@ -75,7 +75,7 @@ static const char *value_text(Child *c, const char *path, ScriptLoc loc)
     return text;
 }
 
-/* Sends the list of values on top of the stack. */
+/* Sends the list of values on top of the stack, each as the text "vary.<path>", value. */
 static void send_values(Child *c, const char *path, Spot list)
 {
     lua_State *L = c->L;
@@ -97,7 +97,7 @@ static void send_values(Child *c, const char *path, Spot list)
     }
 }
 
-/* True unless the value on top of the stack is a table with content. */
+/* True if the value on top of the stack is not a table, or is an empty one. */
 static bool is_empty(lua_State *L)
 {
     if (!lua_istable(L, -1)) return true;
@@ -107,8 +107,8 @@ static bool is_empty(lua_State *L)
     return false;
 }
 
-/* Reports a setting that the table names twice, as in { mesh = { tp = ... }, ["mesh.tp"] =
- * ... }. */
+/* Raises an error if vary names the setting `path` twice, as { mesh = { tp = ... }, ["mesh.tp"] =
+ * ... } does. */
 static void refuse_second(Child *c, const char *path, ScriptLoc loc)
 {
     const char *mark = arena_print(c->arena, "vary.%s", path);
@@ -158,8 +158,8 @@ static void keep_call(Child *c, SweepCall call, ScriptLoc loc)
     if (call != SWEEP_score) send_text(c, call_names[call], loc, "");
 }
 
-/* Reads the function that rates a point, and its name: score = function(r) ... end, or { ["GPU
- * days"] = function(r) ... end }. */
+/* Reads score = function(r) ... end, or with a name, score = { ["GPU days"] = function(r) ... end
+ * }. Sends the name and keeps the function. */
 static void take_score(Child *c, Spot spot)
 {
     lua_State *L = c->L;
@@ -253,12 +253,13 @@ void child_sweep(Child *c, const char *kind, ScriptLoc loc)
 
 typedef struct Call {
     SweepCall call;
-    /* [0]: number of settings; [1]: number of values of the point's result */
+    /* [0]: number of settings of the point; [1]: number of values in its result */
     uint32_t n[2];
-    const char **pairs[2]; /* for each of the two lists: name, value, name, value, ... */
+    const char **pairs[2]; /* for [0] and [1]: name, value, name, value, ... */
 } Call;
 
-/* Reads the next request to call a function. Returns false if the parent has closed the pipe. */
+/* Reads the parent's next request to call a function into *call. Returns false if the parent has
+ * closed the socket. */
 static bool read_call(Child *c, Call *call)
 {
     uint32_t head[3];
@@ -279,7 +280,8 @@ static bool read_call(Child *c, Call *call)
     return true;
 }
 
-/* Returns the option that adds this value to results, for values that only some sweeps have. */
+/* For a name that results have only with a certain command-line option: returns the hint to add
+ * this option. NULL: an ordinary name. */
 static const char *option_of(const char *name)
 {
     return strcmp(name, "days") == 0 ? "add --tokens, the length of the training"
@@ -288,8 +290,9 @@ static const char *option_of(const char *name)
                : NULL;
 }
 
-/* __index of the tables given to functions: raises an error for an unknown name, because nil would
- * hide a mistake. Upvalues: the table's name for the message, and a list of the known names. */
+/* __index of the tables that functions receive: raises an error for an unknown name, where nil
+ * would hide a spelling mistake. Upvalue 1: what the table is called in the message; upvalue 2: the
+ * list of known names. */
 static int no_such_value(lua_State *L)
 {
     Child *c = child_of(L);
@@ -301,7 +304,8 @@ static int no_such_value(lua_State *L)
                 "%s has no '%s'", what, name);
 }
 
-/* Pushes a table of the values. Reading an unknown name from it raises an error. */
+/* Pushes a table of call->pairs[t], which raises an error if an unknown name is read. what: its
+ * name in messages. */
 static void push_values(lua_State *L, const char *what, const Call *call, int t)
 {
     lua_createtable(L, 0, (int)call->n[t]);
@@ -322,7 +326,7 @@ static void push_values(lua_State *L, const char *what, const Call *call, int t)
     lua_setmetatable(L, -2);
 }
 
-/* Returns the line on which the function begins. */
+/* Returns the line on which the function on top of the stack begins. */
 static ScriptLoc function_loc(Child *c)
 {
     lua_Debug ar;
@@ -372,7 +376,7 @@ static void send_answer(Child *c, SweepCall call, ScriptLoc loc)
     }
 }
 
-/* Calls the sweep's function for one request and sends the answer. Upvalue: the Call. */
+/* Calls the function that the request names, and sends what it returns. Upvalue 1: the Call. */
 static int answer(lua_State *L)
 {
     Child *c = child_of(L);
@@ -389,7 +393,7 @@ static int answer(lua_State *L)
 _Noreturn void child_serve_sweep(Child *c)
 {
     if (!child_finish(c, LUA_OK)) _exit(1);
-    Arena *own = c->arena = arena_new(); /* memory for one call, freed after it */
+    Arena *own = c->arena = arena_new(); /* memory of one call */
     Call call;
     while (read_call(c, &call)) {
         c->out.bytes.n = 0;
@@ -402,7 +406,7 @@ _Noreturn void child_serve_sweep(Child *c)
         lua_pushcclosure(c->L, answer, 1);
         const int status = lua_pcall(c->L, 0, 0, 1);
         if (!child_finish(c, status)) _exit(1);
-        /* the time limit interrupted the interpreter, which may have left it in any state */
+        /* the time limit has interrupted the interpreter, whose state is now unknown */
         if (c->expired > 0) break;
         arena_reset(own);
     }

@@ -1,8 +1,8 @@
-/* The core functions under tandem/nn.lua. Each one appends to the child's own graph, which checks
- * shapes at once. It also writes a record, from which the parent builds its graph. */
+/* The functions of tandem.core, on which tandem/nn.lua is built. Each adds to the child's own
+ * graph, which checks shapes immediately, and sends a record, from which the parent builds its
+ * graph. */
 #include <assert.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "planner/front/child/tracer.h"
 
@@ -23,7 +23,8 @@ Tracer *tracer(Child *c)
     return c->tracer;
 }
 
-/* A tail call would drop the caller's stack frame, and with it the caller's line. */
+/* Calls upvalue 1. Without this wrapper, a Lua tail call would remove the caller's stack frame, and
+ * the line of the caller would be lost. */
 static int call_wrapped(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -98,13 +99,14 @@ static void check_size(Child *c, const Graph *g, ScriptLoc loc)
 {
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
     uint32_t n = c->tracer->n_blocks;
-    /* n - 2, so that layers after the last block still fit into the limit */
+    /* n - 2 blocks: leave room for the layers after the last block */
     const char *hint = n < 3 ? NULL : arena_print(c->arena, "use at most %u of its blocks", n - 2);
     child_raise(c->L, "out-of-range", loc, hint,
                 "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
 }
 
-/* module(path, class, parent, is_block, fsdp2_shard, layer, location) returns the module's id. */
+/* core.module(path, class, parent, is_block, fsdp2_shard, layer, location): adds a module, returns
+ * its id. */
 static int core_module(lua_State *L)
 {
     Child *c = child_of(L);
@@ -122,7 +124,7 @@ static int core_module(lua_State *L)
     if (layer > c->tracer->n_blocks) c->tracer->n_blocks = layer;
     list_reserve_none(c->arena, &g->modules);
     ModuleId id = (ModuleId)list_add(c->arena, &g->modules);
-    g->modules.at[id].path = ""; /* only the parent's graph needs names */
+    g->modules.at[id].path = ""; /* only the parent's graph needs paths */
     child_send_files(c);
     record_begin(&c->out, RECORD_module);
     put_text(&c->out, path, n_path);
@@ -137,7 +139,8 @@ static int core_module(lua_State *L)
     return 1;
 }
 
-/* Reads the last arguments, from number `first` on, as 1 to 6 sizes. Returns their number. */
+/* Reads the Lua arguments from `first` to the last as the 1 to 6 sizes of a tensor. Returns their
+ * count. */
 static int read_dims(Child *c, int first, const char *name, ScriptLoc loc, int64_t dim[MAX_DIMS])
 {
     lua_State *L = c->L;
@@ -154,18 +157,19 @@ static int read_dims(Child *c, int first, const char *name, ScriptLoc loc, int64
     return n_dims;
 }
 
-/* A parameter or a state tensor while its record is written. */
+/* A parameter or state tensor whose record is being written. */
 typedef struct Named {
     TensorId id;
     int n_dims;
     int64_t dim[MAX_DIMS];
-    /* For a fused projection: the dimension that is made of segments, and the number of features
-     * that each group has from each segment. */
+    /* Fused projections, such as q, k and v in one weight: dimension order_dim counts groups, and
+     * each group has share[i] features of segment i. n_segments 0: not fused. */
     uint32_t n_segments, order_dim;
     int64_t share[FRONT_MOST_SEGMENTS];
 } Named;
 
-/* Reads argument number `arg`, the order of a fused projection's segments: a table, or nil. */
+/* Reads Lua argument `arg`, the segments of a fused projection: { dim = ..., share, share, ... } or
+ * nil. */
 static void read_order(lua_State *L, int arg, Named *t)
 {
     const lua_Integer n = lua_istable(L, arg) ? luaL_len(L, arg) : 0;
@@ -184,9 +188,9 @@ static void read_order(lua_State *L, int arg, Named *t)
     }
 }
 
-/* Makes the tensor of the arguments name, module and location, and begins its record. The argument
- * `order` is its order, and those from `dims` on are its sizes. All arguments are read before the
- * record begins: an error in an open record would damage the stream. */
+/* Adds a tensor to the graph and begins its record, from the Lua arguments 1 name, 2 module, 3
+ * location, `order` (its segments), `dims` and following (its sizes). Reads all arguments first: an
+ * error inside an open record would corrupt the stream. */
 static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int order, int dims)
 {
     Child *c = child_of(L);
@@ -212,7 +216,7 @@ static Named begin_tensor(lua_State *L, RecordKind kind, Role role, int order, i
     return t;
 }
 
-/* Ends the record with the tensor's sizes and order, and returns the tensor's id to the script. */
+/* Ends the record with the tensor's sizes and segments, and returns its id to Lua. */
 static int end_tensor(lua_State *L, const Named *t)
 {
     Child *c = child_of(L);
@@ -226,8 +230,8 @@ static int end_tensor(lua_State *L, const Named *t)
     return 1;
 }
 
-/* param(name, module, location, tp, column_dim, row_dim, init, a, b, input_embedding, order or nil,
- * dims...) -> id */
+/* core.param(name, module, location, tp, column_dim, row_dim, init, a, b, input_embedding, segments
+ * or nil, sizes...): adds a parameter, returns its id. */
 static int core_param(lua_State *L)
 {
     static const char *const styles[] = {"none", "column", "row", "vocab", NULL};
@@ -248,7 +252,8 @@ static int core_param(lua_State *L)
     return end_tensor(L, &t);
 }
 
-/* state(name, module, location, order or nil, dims...) -> id: a tensor that lives between steps */
+/* core.state(name, module, location, segments or nil, sizes...): adds a tensor that lives between
+ * steps. */
 static int core_state(lua_State *L)
 {
     Named t = begin_tensor(L, RECORD_state, ROLE_state, 4, 5);
@@ -321,18 +326,19 @@ void tracer_put_op(Child *c, OpKind op, TensorId out, ModuleId module, ScriptLoc
     record_end(&c->out);
 }
 
-/* Checks all attributes of an op. The Lua library checks its arguments before, but not values that
- * it computes from them. */
+/* Checks the attributes of an op against their bounds. tandem/nn.lua has checked its arguments, but
+ * not the values that it computes from them. */
 static void check_attrs(lua_State *L, OpKind op, const Attrs *attrs, ScriptLoc loc)
 {
     Attrs full = *attrs;
     Str why = str_in(child_of(L)->arena);
-    if (op_makes_loss(op)) full.scale = 1; /* the plan gives the divisor later */
+    if (op_makes_loss(op)) full.scale = 1; /* the parent sets the divisor of the loss */
     if (!op_attrs_fit(op, &full, &why))
         child_raise(L, "out-of-range", loc, NULL, "%s", str_text(&why));
 }
 
-/* op(name, module, attrs or nil, inputs...) -> first output; the others follow it */
+/* core.op(name, module, attrs or nil, inputs...): adds a node, returns the id of its first output;
+ * further outputs have the next ids. */
 static int core_op(lua_State *L)
 {
     Child *c = child_of(L);
@@ -405,63 +411,8 @@ void child_push_core(Child *c)
     child_add_reports(L);
 }
 
-/* True if the plan on top of the stack has a model with a function `shrink`. */
-static bool can_shrink(lua_State *L)
-{
-    lua_getfield(L, -1, "model");
-    bool can = lua_istable(L, -1);
-    if (can) {
-        lua_pushliteral(L, "shrink");
-        can = lua_rawget(L, -2) == LUA_TFUNCTION;
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    return can;
-}
-
-/* Returns the number of experts in each layer, from the configuration of the plan's model; 0:
- * unknown. */
-static uint32_t experts_named(lua_State *L)
-{
-    static const char *const path[] = {"model", "config", "experts"};
-    const int top = lua_gettop(L);
-    lua_pushvalue(L, -1);
-    for (size_t i = 0; i < sizeof path / sizeof path[0] && lua_istable(L, -1); i++) {
-        lua_pushstring(L, path[i]);
-        lua_rawget(L, -2);
-    }
-    const lua_Integer n = lua_isinteger(L, -1) ? lua_tointeger(L, -1) : 0;
-    lua_settop(L, top);
-    return n >= 1 && n <= MOST_EXPERTS ? (uint32_t)n : 0;
-}
-
-/* True if the settings loaded a script of the user, whose functions may change anything. */
-static bool loaded_own(const Child *c)
-{
-    for (uint32_t i = c->n_held_sources + 1; i <= c->n_sources; i++)
-        if (c->source[i].text != NULL && !c->source[i].shipped) return true;
-    return false;
-}
-
-void child_ask(Child *c)
-{
-    child_send_files(c);
-    child_send_sources(c); /* the parent may have read enough to refuse the plan */
-    record_begin(&c->out, RECORD_ask);
-    put_u32(&c->out, can_shrink(c->L));
-    put_u32(&c->out, c->shares && !loaded_own(c));
-    put_u32(&c->out, experts_named(c->L));
-    record_end(&c->out);
-    if (!writer_send(&c->out, c->fd)) _exit(1);
-    unsigned char *at = (unsigned char *)&c->answer;
-    for (size_t n = 0; n < sizeof c->answer;) {
-        ssize_t got = read(c->fd, at + n, sizeof c->answer - n);
-        if (got <= 0) _exit(0); /* the parent has closed the pipe, so it needs no more records */
-        n += (size_t)got;
-    }
-}
-
-/* Expects the plan on top of the stack, and tandem.nn's `trace` in the core table. */
+/* Calls trace(model, mesh, shrink, seq, location), which tandem/nn.lua has put into tandem.core.
+ * Expects the plan on top of the stack. */
 void child_trace(Child *c)
 {
     lua_State *L = c->L;

@@ -1,5 +1,6 @@
-/* The global functions plan, sweep, adamw, sgd, and one for each pass. Each marks the table that it
- * receives, so that Tandem later knows which function made it. */
+/* The global functions with which plans are written: plan, sweep, adamw, sgd, and one for each
+ * pass. Each records which function received the table, so that { sequence = true } in tp {
+ * sequence = true } is known to be the options of tp. */
 #include <string.h>
 
 #include "planner/front/child/child.h"
@@ -28,7 +29,8 @@ const char *child_kind(lua_State *L, int index, ScriptLoc *loc)
     return kind;
 }
 
-/* `ac "full"` is short for ac { mode = "full" }, pp "gpipe" for pp { schedule = "gpipe" }. */
+/* Returns the option that a bare word sets: "mode" for "ac", because `ac "full"` is short for ac {
+ * mode = "full" }. NULL: the function needs a table. */
 static const char *short_key(const char *word)
 {
     for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
@@ -36,8 +38,7 @@ static const char *short_key(const char *word)
     return NULL;
 }
 
-/* The C function behind each of these global functions. Its upvalue is the index of the function's
- * name in `words`. */
+/* Implements all these functions. Upvalue 1: index of the function's name in `words`. */
 static int mark_table(lua_State *L)
 {
     Child *c = child_of(L);
@@ -74,8 +75,8 @@ void child_open_words(Child *c)
 {
     lua_State *L = c->L;
     luaL_newmetatable(L, locs_key);
-    /* A script that is held open makes new tables for each request. The list of marks is weak, so
-     * that marks of old tables disappear. */
+    /* The list of recorded tables has weak keys: a held script makes new tables in each request,
+     * and those of old requests must be forgotten. */
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "k");
     lua_setfield(L, -2, "__mode");

@@ -1,6 +1,6 @@
-/* Reads the values of a plan as they arrive. For each value, finds the row of its key, checks the
- * value and stores it. Mistakes are reported, but do not end the reading, so that the user sees all
- * of them. */
+/* Stores the values of a plan in a Draft as they arrive. For each value, looks up the row of its
+ * key (a Field), checks the value and stores it. A mistake is reported, and reading continues, so
+ * that the user sees all mistakes at once. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -168,7 +168,7 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
 {
     const char *near = str_nearest(word, names, n);
     const size_t length = strlen(word);
-    /* the short name "dp" is the beginning of two keys: dp_replicate and dp_shard */
+    /* a word such as "dp" is the beginning of two keys: dp_replicate and dp_shard */
     Str longer = str_in(draft->arena);
     for (uint32_t i = 0; i < n; i++)
         if (length > 0 && strncmp(names[i], word, length) == 0 && names[i][length] == '_')
@@ -181,8 +181,8 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-/* Returns a hint about a key that other systems have and Tandem does not: the reason why it is
- * missing, or the key to use instead. Returns NULL for all other keys. */
+/* For a key that users of other frameworks may expect in the table or pass `within`, but that does
+ * not exist: returns why, or which key to use instead. Returns NULL for all other keys. */
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
@@ -199,8 +199,8 @@ static const char *why_absent(const char *within, const char *key)
     return NULL;
 }
 
-/* Returns the path of the plan's key `key` in one of the plan's tables: "mesh.tp" for "tp". Returns
- * NULL if no table has this key. */
+/* Returns the path of `key` in the table of the plan that has it: "mesh.tp" for "tp". Returns NULL
+ * if no table has it. */
 static const char *path_within(Arena *arena, const char *key)
 {
     const Field *table;
@@ -227,7 +227,8 @@ void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
     const char *elsewhere = parent[0] == 0 ? path_within(draft->arena, key) : NULL;
     const char *meant = of_pass ? NULL : front_other_name(key);
-    /* a key such as mesh.TP differs only in its case from a key that exists */
+    /* for mesh.TP, this hint would name mesh.tp as another framework's name; only the case is wrong
+     */
     if (meant != NULL && strcasecmp(meant, path) == 0) meant = NULL;
     if (why_absent(within, key))
         diag_hint(draft->d, "%s", why_absent(within, key));
@@ -239,7 +240,6 @@ void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
         hint_words(draft, key, names, n, "keys");
 }
 
-/* True for an integer, even if it is written as 8e3. Sets v->integer. */
 bool draft_whole(Value *v)
 {
     if (v->kind == RECORD_number && v->number == floor(v->number) && fabs(v->number) < 9e15) {
@@ -266,8 +266,8 @@ static bool is_floating(DType t)
     return t == DT_f64 || t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
-/* Returns Tandem's name for a dtype of PyTorch, such as "Half" or "torch.bfloat16". Returns NULL if
- * PyTorch has no such dtype. */
+/* Returns Tandem's name for a dtype of PyTorch: "fp16" for "Half", "bf16" for "torch.bfloat16".
+ * Returns NULL if the text is no such dtype. */
 static const char *name_of_torch(const char *text)
 {
     static const char *const names[][2] = {
@@ -302,8 +302,9 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     return false;
 }
 
-/* Explains the strategies of ZeRO to a user who names a stage, as in "zero1", or who uses a name
- * from the documents of megatron-fsdp that its code does not accept. */
+/* If the unknown word for zero.strategy contains a stage, as "zero1" does, or is a name that
+ * megatron-fsdp's documentation uses but its code does not accept: adds a hint that lists the
+ * strategies, and returns true. */
 static bool hint_zero(Draft *draft, const char *path, const char *word)
 {
     if (strcmp(path, "zero.strategy") != 0) return false;
@@ -319,7 +320,7 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
     for (; f->words[n] != NULL; n++)
         if (strcmp(f->words[n], v->text) == 0) found = n;
     if (found != UINT32_MAX) {
-        memcpy(at, &found, sizeof found); /* 4 bytes, because an enum is as wide as uint32_t */
+        memcpy(at, &found, sizeof found); /* an enum has the size of a uint32_t */
         return true;
     }
     diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not an allowed word",
@@ -352,7 +353,7 @@ static bool store_integer(Draft *draft, const char *path, const Field *f, Loc lo
     if (f->kind == FIELD_u32)
         memcpy(at, &narrow, sizeof narrow);
     else
-        /* an i64, a u64 and a size of an axis have the same bytes */
+        /* i64, u64 and axis sizes are all stored as 8 bytes */
         memcpy(at, &v->integer, sizeof v->integer);
     return true;
 }
@@ -433,7 +434,7 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
     if (draft_is_attention(path)) {
         draft_attention_field(draft, path, loc, v);
     } else if (v->kind == RECORD_table && strcmp(path, "runtime.attention") == 0) {
-        draft->is_choice = true; /* the table gives one kernel for each architecture */
+        draft->is_choice = true; /* its entries (ArchKernel) arrive in the next records */
     } else if (f != NULL) {
         if (draft_store(draft, path, f, loc, v, (char *)draft + f->offset))
             draft_runtime_op(draft, path, loc, v);
@@ -441,7 +442,7 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
         const char *dot = strrchr(path, '.');
         const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
         const Field *within = field_of_plan(parent);
-        /* the table itself is unknown and was reported, so its keys are not */
+        /* if the table itself is unknown, that was reported, and its keys are not */
         if (within != NULL && within->kind == FIELD_table)
             draft_unknown_key(draft, path, parent, false, loc);
     }

@@ -1,6 +1,6 @@
-/* Reads a framework's attention kernels by architecture: runtime.attention = { "flash2", Blackwell
- * = "cudnn" }. One kernel is chosen when the plan's cluster is final, because --cluster may replace
- * the script's cluster. */
+/* Reads runtime.attention = { "flash2", Blackwell = "cudnn" }: a framework's usual attention
+ * kernel, and others by GPU architecture. The choice is made when the plan's cluster is known,
+ * because --cluster may replace the script's. */
 #include <string.h>
 
 #include "planner/front/draft/draft.h"
@@ -20,7 +20,7 @@ bool draft_is_attention(const char *path)
 void draft_attention_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     ArchKernel choice = {.key = path + sizeof attention, .loc = loc};
-    /* an entry with an unknown kernel is kept, so that its key is still checked */
+    /* add the entry even if its kernel is unknown, so that its key is checked, too */
     draft_store(draft, path, field_of_plan(attention), loc, v, &choice.kernel);
     list_push(draft->arena, &draft->attention, choice);
 }

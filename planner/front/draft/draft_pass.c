@@ -1,5 +1,5 @@
-/* Reads the passes of a plan's `parallel` list: their options, and the items of options that are
- * lists. */
+/* Stores the passes of parallel = { tp {}, fsdp2 {} } in a Draft: their options, and the elements
+ * of options that are lists. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,8 @@ static const char *const pass_names[] = {
 #include "planner/front/passes.def"
 };
 
-/* Stores an option's default. An option without a default stays zero. */
+/* Sets option `o` of the pass to its default. An option whose default depends on other values stays
+ * zero. */
 static void preset(PassConfig *pass, const PassOption *o)
 {
     char *at = (char *)pass + o->field.offset;
@@ -68,8 +69,8 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
     }
 }
 
-/* Reads one item of a split such as pp.split = { 9, 8, 8, 7 }: the number of blocks of each stage.
- * Only the first and the last stage may have no block. */
+/* Stores one element of pp.split = { 9, 8, 8, 7 }, the number of blocks in each stage. Only the
+ * first and the last stage may have none. */
 static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOptions *o)
 {
     const char *item = key + strlen("pp.split.");
@@ -88,13 +89,13 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
     if (is_next && o->n_split == MAX_STAGES)
         diag_error(draft->d, FAULT_input, "out-of-range", loc, "pp.split has more than %d stages",
                    MAX_STAGES);
-    else if (is_next) /* count a wrong entry, too; otherwise the next entry would seem to skip one
-                       */
+    /* store a wrong element, too, otherwise the next one would be reported as out of order */
+    else if (is_next)
         o->split[o->n_split++] = fits ? (uint32_t)v->integer : 0;
 }
 
-/* Reads pp { schedule = function } and pp { csv = "file" }. The lists of actions come in records of
- * their own, later. */
+/* Handles pp { schedule = function } and pp { csv = "file" }, and returns true for them. Both only
+ * mark the schedule as the user's own; its actions arrive later as RECORD_actions. */
 static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *v, PpOptions *o)
 {
     bool call = strcmp(key, "pp.schedule") == 0 && v->kind == RECORD_other &&
@@ -113,7 +114,7 @@ static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *
     return call || csv;
 }
 
-/* Reads one entry of tp { plan = ... }, such as ["layers.*.attention.wo"] = "rowwise". */
+/* Stores one entry of tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }. */
 static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
 {
     static const char *const styles[] = {
@@ -132,8 +133,7 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
         list_push(draft->arena, &o->plan, p);
 }
 
-/* Reads one pattern of a list such as fsdp2 { units = { "layers.*" } }. `field` describes
- * the list. */
+/* Appends one element of a list option such as fsdp2 { units = { "layers.*" } } to `patterns`. */
 static void pattern_field(Draft *draft, const Field *field, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
@@ -149,8 +149,8 @@ static void pattern_field(Draft *draft, const Field *field, const char *key, Loc
                    item, draft_shown(draft->arena, v));
 }
 
-/* Checks that only one option chooses the regions to recompute. A mode and a list of modules would
- * both choose them. The mode "none" ignores the list. */
+/* Called for each element of ac.modules. Reports an error if ac.mode is given, too, because both
+ * choose the modules to recompute; mode = "none" has priority. */
 static void regions_say(Draft *draft, Loc loc, PassConfig *pass, bool has_mode)
 {
     if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
@@ -180,8 +180,8 @@ bool draft_actions(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
-/* Reports an unknown key. A key in an unknown table is not reported, because the table
- * already was. */
+/* Reports an unknown option `key`, such as "tp.foo". If the table around it is itself unknown, that
+ * was already reported. */
 static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
 {
     const char *dot = strrchr(key, '.');
@@ -199,8 +199,7 @@ static const PassOption *option_of(PassName pass, const char *key)
     return NULL;
 }
 
-/* Returns the list option to which the item `key` belongs: ac.modules for "ac.modules.1". Returns
- * NULL if there is none. */
+/* Returns the list option that has the element `key`: ac.modules for "ac.modules.1". NULL: none. */
 static const PassOption *list_of(PassName pass, const char *key)
 {
     for (const PassOption *o = pass_specs[pass]->options; o && o->field.path; o++) {
@@ -228,7 +227,8 @@ void draft_check_lists(Draft *draft)
     }
 }
 
-/* Marks a list option as given, even if the list is empty. */
+/* Records that the user gave the option `o`, even if it is an empty list (PassOption.named,
+ * .empty). */
 static void note_list(Draft *draft, const char *path, const PassOption *o, Loc loc, const Value *v,
                       PassConfig *pass)
 {
@@ -239,7 +239,8 @@ static void note_list(Draft *draft, const char *path, const PassOption *o, Loc l
     list_push(draft->arena, &draft->lists, list);
 }
 
-/* Reads one item of a list. */
+/* Stores one element of the list option `list`. key: such as "ac.modules.1". has_mode: the plan
+ * gives ac.mode. */
 static void item_field(Draft *draft, const Field *list, const char *key, Loc loc, Value *v,
                        PassConfig *pass, bool has_mode)
 {
@@ -254,8 +255,6 @@ static void item_field(Draft *draft, const Field *list, const char *key, Loc loc
     }
 }
 
-/* Reads one value of a pass: "parallel.2", "parallel.2.kind", "parallel.2.sequence". The items
- * arrive in order, and the kind of an item arrives before its options. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     const char *item = path + strlen("parallel.");
@@ -270,7 +269,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     }
     if (dot == NULL) {
-        /* the item's kind is in the next record; draft_finish reports a missing kind */
+        /* the next record gives the pass's kind; a missing kind is reported by draft_finish */
         if (v->kind == RECORD_table) return;
         diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, but is %s", path,
                    draft_shown(draft->arena, v));

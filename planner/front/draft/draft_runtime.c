@@ -1,5 +1,5 @@
-/* Values of a framework's profile that follow from other values: the costs of ops on uneven rows of
- * experts, and whether the passes scatter gradients. */
+/* Values of a framework's profile (Runtime) that are derived from others: the costs of ops for
+ * dropless experts, and scatters_gradients. */
 #include <assert.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 
 static const char ops[] = "runtime.ops.";
 
-/* Each row: an op for experts with different numbers of rows, because no token is dropped; the same
- * op for experts with equal numbers of rows. A profile describes modules of a framework, which are
- * the same for both, so it gives one cost for the two. */
+/* uneven: an op for dropless experts, which may have different numbers of rows. even: the same op
+ * for experts with equal numbers of rows. A profile describes a framework's module, which is the
+ * same in both cases, so it gives only the costs of `even`. */
 static const struct {
     const char *uneven, *even;
 } forms[] = {
@@ -23,7 +23,8 @@ static const struct {
     {"bias_uneven_grad", "expert_bias_grad"},
 };
 
-/* Refuses `reads_none` for an op that computes no gradient. Such an op needs its inputs to run. */
+/* Reports reads_none = true (RuntimeOp) for an op that does not compute a gradient: such an op
+ * cannot run without its inputs. */
 static void check_reader(Draft *draft, const char *path, const char *op, size_t n, Loc loc)
 {
     const char *name = arena_copy(draft->arena, op, n);
@@ -45,7 +46,7 @@ void draft_runtime_op(Draft *draft, const char *path, Loc loc, Value *v)
         const char *other = arena_print(draft->arena, "%s%s%s", ops, forms[i].uneven, key);
         const Field *f = field_of_plan(other);
         assert(f != NULL);
-        /* keep a value that the profile itself gives, even if it arrived first */
+        /* a value that the profile gives for the uneven op has priority, in any order of arrival */
         if (!draft_has(draft, other))
             draft_store(draft, other, f, loc, v, (char *)draft + f->offset);
     }

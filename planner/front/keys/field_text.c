@@ -1,5 +1,5 @@
-/* Writes a plan's hardware and framework as text. The text is made from the same table of fields
- * that reads these values, so it cannot miss a new field. */
+/* Writes a plan's hardware and runtime profile as text. It loops over the table of fields that also
+ * reads these values, so it cannot miss a new field. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "planner/front/keys/fields.h"
 #include "planner/front/parent.h"
 
-/* Fields that cannot change a prediction, each with the reason. */
+/* Fields that cannot change a prediction, and why. */
 static const struct {
     const char *path, *why;
 } idle[] = {
@@ -41,7 +41,7 @@ size_t field_bytes(FieldKind kind)
     case FIELD_offload: return sizeof(bool);
     case FIELD_text: return sizeof(const char *);
     case FIELD_dtype: return sizeof(DType);
-    case FIELD_word: return sizeof(uint32_t); /* an enum is as wide as uint32_t */
+    case FIELD_word: return sizeof(uint32_t); /* an enum has the size of a uint32_t */
     case FIELD_reshard: return sizeof(Fsdp2Options);
     case FIELD_choice: return sizeof(Choice);
     }
@@ -55,8 +55,8 @@ bool field_is_in(const char *key, size_t n, const char *table, size_t table_n)
            (n == table_n || key[table_n] == '.');
 }
 
-/* Appends a value, such as " 3". Appends nothing for zero, so that the text of a plan stays the
- * same when Tandem gets a new field. */
+/* Appends the value of field `f`, stored at `at`, to `value`. Appends nothing and returns false for
+ * zero: so the text of a plan does not change when Tandem gets a new field. */
 static bool add_value(const Field *f, const void *at, Str *value)
 {
     int64_t whole = 0;
@@ -97,8 +97,9 @@ static bool add_value(const Field *f, const void *at, Str *value)
     return number != 0 || whole != 0 || text != NULL;
 }
 
-/* Appends the fields of the table named `table`, such as "cluster". `of` is the struct that holds
- * them. Their rows give offsets in a Draft, in which the struct begins at `from`. */
+/* Appends the fields below `table`, such as "cluster", one "path value" in each line. of: the
+ * struct with their values. from: the offset of that struct in a Draft, to which the offsets of the
+ * rows refer. */
 static void add_table(const char *table, const void *of, size_t from, Str *out)
 {
     const size_t n = strlen(table);
@@ -120,7 +121,7 @@ void field_text(const Cluster *cluster, const Runtime *runtime, Str *out)
 {
     add_table("cluster", cluster, offsetof(Draft, config.cluster), out);
     add_table("runtime", runtime, offsetof(Draft, config.runtime), out);
-    /* the plan's passes set these members, so the table of fields does not contain them */
+    /* the plan's passes set these members, so the table has no rows for them */
     if (runtime->is_compiled) str_print(out, "compile %d\n", (int)runtime->compiled);
     if (runtime->holds_gradients && runtime->scatters_gradients) str_print(out, "scatters\n");
 }

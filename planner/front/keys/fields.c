@@ -1,5 +1,5 @@
-/* Every key that a plan may have. Each row gives the key's type, its range and its offset in the
- * Draft. The keys of a pass are rows of the pass's PassSpec. */
+/* The table of all keys that a plan may have: for each, its type, its range and its offset in the
+ * Draft. The options of a pass are rows of its PassSpec instead. */
 #include <assert.h>
 #include <math.h>
 #include <pthread.h>
@@ -14,12 +14,11 @@
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define IN(member) offsetof(Draft, member)
 
-/* The range of rates of hardware [bytes/s or flop/s]: from one megabyte per second to far more than
- * any hardware reaches. */
+/* Range of the rates of hardware [bytes/s or flop/s]: from 1 MB/s to far above any hardware. */
 #define LEAST_RATE 1e6
 #define MOST_RATE  1e15
 
-static const double MOST = 9.0e15; /* up to this, a double represents every integer exactly */
+static const double MOST = 9.0e15; /* up to here, a double represents every integer exactly */
 
 static const char *const denominators[] = {
 #define X(name) #name,
@@ -356,7 +355,8 @@ static const FieldDoc field_docs[] = {
 #include "planner/ir/axes.def"
 };
 
-/* True if `path` matches `pattern`, in which a `*` stands for any one word. */
+/* True if `path` matches `pattern`, in which a `*` stands for any one word: "runtime.ops.*.calls".
+ */
 static bool fits(const char *pattern, const char *path)
 {
     for (;;) {
@@ -398,14 +398,15 @@ const Field *field_at(bool of_pass, uint32_t i)
         for (const PassOption *o = pass_specs[p]->options; o && o->field.path; o++)
             if (i-- == 0) return &o->field;
     if (of_pass) return NULL;
-    /* the first field is the plan itself */
+    /* row 0 is the plan itself */
     return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL;
 }
 
-/* slots of the hash table; a power of two, so that a mask finds the slot */
+/* number of slots of the hash table below; a power of two */
 enum { N_SLOTS = 16384 };
 static_assert(2 * N_PLAN_FIELDS <= N_SLOTS, "the index would be slow");
-/* hash table, by path: 1 + the index of a field of the plan; 0: empty. Filled at the first call */
+/* Hash table from the path of a plan's field to 1 + its index in plan_fields; 0: an empty slot.
+ * Filled at the first look-up. */
 static uint16_t slots[N_SLOTS];
 static pthread_once_t indexed = PTHREAD_ONCE_INIT;
 
@@ -439,7 +440,8 @@ bool field_number(const Config *config, const char *key, double *value, bool *wh
     static_assert(offsetof(Draft, config) == 0, "fields lie in the Draft, which begins with it");
     if (f == NULL) return false;
     if (f->offset + sizeof(int64_t) > sizeof *config)
-        return false; /* only values in the Draft's Config can be read; this field lies after it */
+        /* the field is stored in the Draft behind its Config, which is all that the caller has */
+        return false;
     const char *at = (const char *)config + f->offset;
     int64_t wide;
     uint32_t narrow;
@@ -466,7 +468,8 @@ const Field *field_of_pass(const char *path)
     return NULL;
 }
 
-/* Returns the last word of `path` if the words before it are `parent`, else NULL. */
+/* Returns the last word of `path` if the words before it are `parent`: "tp" for "mesh.tp" below
+ * "mesh". Otherwise returns NULL. */
 static const char *key_below(const char *parent, const char *path)
 {
     const size_t length = strlen(parent);

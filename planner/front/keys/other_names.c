@@ -1,4 +1,4 @@
-/* The names by which other systems call a plan's keys. */
+/* Finds Tandem's key for a name that another framework uses, such as "micro_batch_size". */
 #include <ctype.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
     "mesh.dp_shard (parameters are divided over ranks) or mesh.dp_replicate (ranks hold equal "    \
     "copies)"
 
-/* If the text ends with `end`, removes `end`. */
+/* Removes `end` from the end of the text, if it is there. */
 static void without(char *text, const char *end)
 {
     const size_t n = strlen(text), own = strlen(end);

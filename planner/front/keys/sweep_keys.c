@@ -1,4 +1,5 @@
-/* The keys of sweep{}. The code that reads them, hints and the documentation use this table. */
+/* The table of the keys of sweep{}, from sweep_keys.def, for the code that reads them, hints and
+ * documentation. */
 #include "planner/front/front.h"
 
 const SweepKeyInfo front_sweep_keys[] = {

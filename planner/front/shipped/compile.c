@@ -1,5 +1,6 @@
-/* A program of the build: compiles the scripts of the library and writes a C file with the table
- * shipped_scripts. Reading the text of the library took most of the time of a small plan. */
+/* A program that the build runs: compiles the library's Lua scripts to bytecode, and writes a C
+ * file with the table shipped_scripts. Parsing the library's text took most of the time of planning
+ * a small model. */
 #include <lauxlib.h>
 #include <lua.h>
 #include <stdbool.h>
@@ -15,7 +16,7 @@ typedef struct Grown {
     size_t n, room;
 } Grown;
 
-/* A lua_Writer that appends to Grown. */
+/* lua_Writer: appends the bytes to `self`, a Grown. */
 static int append(lua_State *L, const void *from, size_t n, void *self)
 {
     (void)L;
@@ -44,7 +45,7 @@ static bool read_file(const char *path, Grown *bytes)
     return fine;
 }
 
-/* Writes the bytes as an array of numbers of 64 bits, which a compiler reads faster. */
+/* Writes at [n] as an array of uint64_t, which a C compiler reads faster than single bytes. */
 static void write_array(FILE *out, unsigned number, const unsigned char *at, size_t n)
 {
     fprintf(out, "static const uint64_t code_%u[] = {", number);
@@ -56,8 +57,9 @@ static void write_array(FILE *out, unsigned number, const unsigned char *at, siz
     fprintf(out, "};\n");
 }
 
-/* Compiles one script. Returns false if this version of Lua does not put the name of the chunk
- * where shipped_load() replaces it. *broken becomes true if the script is not valid Lua. */
+/* Compiles the script `path`; reads its text into *text and its bytecode into *code. Returns false
+ * if that fails, or if this version of Lua stores the chunk's name elsewhere than shipped_load
+ * expects. Sets *broken if the script is not valid Lua. */
 static bool compile(const char *path, Grown *text, Grown *code, bool *broken)
 {
     static const unsigned char name[] = {0x83, '=', '0'};
