@@ -1,6 +1,7 @@
-/* Lower bounds of memory and time. Each bound is an average over ranks, and the fullest or slowest
- * rank needs at least the average. Costs that do not follow from the graph alone are left out:
- * copies for tensor parallelism, workspace, pipeline bubbles, communication. */
+/* Lower bounds of memory and time that need no compiled plan (bound.h). Each bound is an average
+ * over ranks: the fullest or slowest rank needs at least the average. Costs that only the compiled
+ * plan shows are left out: copies for tensor parallelism, workspace, pipeline bubbles,
+ * communication. */
 #include "session/bound.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@
 #include "sim/compute/kernels.h"
 #include "sim/runtime/runtime.h"
 
-/* Returns the product of the sizes of these axes. */
+/* Returns the product of the sizes of the axes in the set `axes`. */
 static double size_over(const Config *c, AxisNames axes)
 {
     double n = 1;
@@ -37,16 +38,16 @@ static double fewer_bytes(DType a, DType b)
                                              : dtype_bytes(b);
 }
 
-/* True if parts of the model may have no gradient. Only the passes decide which parts, so no bound
- * may count work of the backward pass. */
+/* True if the plan may freeze parts of the model. Which parts, only the passes find out, so no
+ * bound may count work or memory of the backward pass. */
 static bool may_be_frozen(const Config *c)
 {
     return config_pass(c, PASS_freeze) != NULL;
 }
 
-/* The number of ranks that certainly hold a copy of each weight, and of each moment. If experts are
- * divided over ranks of cp or tp, too, those ranks hold different experts, so only one copy is
- * certain. */
+/* How many ranks certainly store the same weight (weights), and the same moments of the optimizer
+ * (states). 1 if experts are also divided over ranks of cp or tp: then those ranks store different
+ * experts. */
 typedef struct Copies {
     double weights, states;
 } Copies;
@@ -78,8 +79,8 @@ static double param_elements(const Graph *g, bool blocks_only)
     return n;
 }
 
-/* Returns the bytes of each parameter's gradient, if all gradients certainly exist at the same
- * time; otherwise 0. Clipping by the norm needs all of them. */
+/* Returns the bytes of each parameter's gradient, if the gradients of all parameters certainly
+ * exist at the same time, as clipping by the global norm needs; otherwise 0. */
 static double gradient_of(const Config *c)
 {
     if (c->optimizer.clip_norm <= 0 || may_be_frozen(c)) return 0;
@@ -102,12 +103,12 @@ static uint64_t gradient_bytes(const Config *c, const Graph *g, bool blocks_only
 static uint64_t state_bytes(const Config *c, const Graph *g, bool blocks_only)
 {
     const PassConfig *zero = config_pass(c, PASS_zero);
-    if (is_offloaded(c)) return 0; /* all of this state is in host memory */
+    if (is_offloaded(c)) return 0; /* parameters, gradients and moments are in host memory */
     const Copies copies = copies_of(c);
     const double n = param_elements(g, blocks_only) / ranks_of(c);
-    /* a weight that every rank holds whole may have the dtype of the computation */
+    /* a weight that every rank stores whole may be stored in the computation's dtype */
     double weight = zero != NULL ? fewer_bytes(c->param, c->compute) : dtype_bytes(c->param);
-    /* moments have the dtype in which weights are stored between steps */
+    /* moments have the storage dtype of the weights, unless the plan says otherwise */
     double moments = 0, rest = dtype_bytes(c->param);
     if (zero != NULL && zero->zero.preserve_fp32_weights == CHOICE_no) rest = weight;
     if (may_be_frozen(c))
@@ -127,8 +128,7 @@ static double elements_of(const Tensor *t)
     return n;
 }
 
-/* Raises most[layer of n] to the number of elements of the largest input that comes from another
- * layer. */
+/* Raises most[n->layer] to the elements of the largest input of `n` that another layer computed. */
 static void note_input(const Graph *g, const Node *n, double *most)
 {
     for (uint8_t i = 0; i < n->n_in; i++) {
@@ -166,8 +166,7 @@ bool bound_in_region(const Config *c, const Graph *g, const Node *n)
     return false;
 }
 
-/* True if the tensor may share memory with another one, as a slice shares the memory of the tensor
- * from which it is taken. */
+/* True if the tensor may share the memory of another one, as a reshape or slice does. */
 static bool may_alias(const Graph *g, TensorId t)
 {
     const NodeId by = g->tensors.at[t].producer;
@@ -176,12 +175,12 @@ static bool may_alias(const Graph *g, TensorId t)
     return op->class_ == OP_CLASS_reshape || (op->flags & (OP_SCATTERS | OP_TAKES)) != 0;
 }
 
-/* Returns the bytes that all ranks together keep from the forward to the backward pass of a
- * micro-step. These are the tensors that gradients need, except those that are recomputed. */
+/* Returns the bytes, summed over all ranks, of the activations that the backward pass of a
+ * micro-batch needs, without those that may be recomputed. */
 static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
 {
     bool *needed = arena_array(scratch, g->tensors.n + 1, sizeof *needed);
-    /* in a pipeline, the fullest rank may be one without the head */
+    /* with a pipeline, the fullest rank may be one without the head, so leave the head out */
     const bool head = stages_of(c) < 2;
     for (NodeId id = 1; id < g->nodes.n; id++)
         if (head || g->nodes.at[id].layer > 0) bound_mark_needed(&g->nodes.at[id], needed);
@@ -195,9 +194,9 @@ static double needed_bytes(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* Returns the number of elements that a micro-step certainly keeps inside blocks from the forward
- * to the backward pass. Without recomputation, each product keeps its input for the gradient of its
- * weight. With recomputation, each block keeps its input. */
+/* Returns the elements that blocks certainly save for the backward pass of a micro-batch, summed
+ * over all ranks. Without recomputation or compile{}: the input of each product, which the weight's
+ * gradient needs. Otherwise: the largest input of each block. */
 static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
 {
     const PassConfig *ac = config_pass(c, PASS_ac);
@@ -219,8 +218,8 @@ static double kept_elements(const Config *c, const Graph *g, Arena *scratch)
     return sum;
 }
 
-/* Returns the number of micro-batches whose activations the first rank of a pipeline holds at the
- * same time. */
+/* Returns how many micro-batches have saved activations on the first pipeline rank at the same
+ * time. */
 static double in_flight(const Config *c, double steps)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -239,7 +238,8 @@ static double steps_of(const Config *c)
 static uint64_t kept_bytes(const Config *c, const Graph *g)
 {
     const PassConfig *ac = config_pass(c, PASS_ac);
-    /* a region may contain several blocks; then only the first block's input is kept */
+    /* a region that the user names may span several blocks, and then only its first input is saved
+     */
     if (ac != NULL && ac->ac == AC_modules) return 0;
     if (may_be_frozen(c)) return 0;
     Arena *scratch = arena_new();
@@ -248,7 +248,7 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
         eight && eight->float8.recipe == FLOAT8_nvfp4 && eight->float8.keep_quantised;
     const double size = in_four ? 0.5 : eight ? 1 : dtype_bytes(c->compute);
     double bytes = kept_elements(c, g, scratch) * size;
-    /* other tensors may be kept by a framework's kernels, and by passes that fuse or split ops */
+    /* a framework's kernels, and passes that fuse or split ops, may save other tensors */
     if (!eight && c->runtime.name == NULL && config_pass(c, PASS_compile) == NULL &&
         config_pass(c, PASS_tile) == NULL && config_pass(c, PASS_domain) == NULL)
         bytes = fmax(bytes, needed_bytes(c, g, scratch));
@@ -256,16 +256,16 @@ static uint64_t kept_bytes(const Config *c, const Graph *g)
     return (uint64_t)(bytes * in_flight(c, steps_of(c)) / ranks_of(c));
 }
 
-/* FLOPs of one micro-step on all ranks, in products with weights and in attention. Only work that
- * certainly exists is counted. */
+/* FLOPs of one micro-batch on all ranks together, in matrix products with weights and in attention.
+ * Only work that certainly exists is counted. */
 typedef struct Products {
-    double all;       /* the forward pass, and as much of the backward pass as is certain */
-    double blocks;    /* the forward pass inside blocks */
-    double outside;   /* the head, which follows the blocks: forward and backward pass */
-    double attention; /* all attention: forward and backward pass */
+    double all;       /* products: forward, and the backward work that is certain */
+    double blocks;    /* products inside blocks: forward */
+    double outside;   /* products of the head, after the blocks: forward and backward */
+    double attention; /* attention: forward and backward */
 } Products;
 
-/* Returns the FLOPs of one node. 0: the node is neither a product nor attention. */
+/* Returns the FLOPs of one node, or 0 if it is neither a product with a weight nor attention. */
 static double flops_of(const Graph *g, const Node *n)
 {
     Binding b;
@@ -277,7 +277,7 @@ static double flops_of(const Graph *g, const Node *n)
 static Products products_of(const Config *c, const Graph *g, Arena *scratch)
 {
     Products p = {0};
-    /* if parts of the model may be frozen, only products of the forward pass are certain */
+    /* with frozen parts, only the forward pass is certain */
     const bool forward = may_be_frozen(c);
     double *flops_at = arena_array(scratch, g->nodes.n + 1, sizeof *flops_at);
     SeenWorks seen = {.n = 0};
@@ -287,7 +287,9 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
         const double flops = first != id ? flops_at[first] : flops_of(g, n);
         flops_at[id] = flops;
         if (flops == 0) continue;
-        if (op_attends(n->op)) { /* attention computes two products forward, and five backward */
+        /* attention has two products forward and five backward; counted as 1 + 2 times the forward
+         * FLOPs */
+        if (op_attends(n->op)) {
             p.attention += forward ? flops : 3 * flops;
             continue;
         }
@@ -298,15 +300,15 @@ static Products products_of(const Config *c, const Graph *g, Arena *scratch)
         if (n->layer > 0)
             p.blocks += flops;
         else if (p.blocks >
-                 0) /* nodes are in the order of execution, so this one follows the blocks */
+                 0) /* nodes are in execution order, so this node comes after the blocks */
             p.outside += both;
     }
     return p;
 }
 
-/* True if each rank has one stage, all stages have the same number of blocks, and the schedule is
- * 1f1b or gpipe. Under these schedules, the first rank can end only after the last gradient has
- * passed through all stages. */
+/* True if each rank has one stage, all stages have equally many blocks, and the schedule is 1f1b or
+ * gpipe. Then the first rank ends only after the last micro-batch's gradient has come back through
+ * all stages. */
 static bool is_plain_pipeline(const Config *c, const Graph *g)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -316,9 +318,10 @@ static bool is_plain_pipeline(const Config *c, const Graph *g)
     return pp->pp.schedule == SCHEDULE_1f1b || pp->pp.schedule == SCHEDULE_gpipe;
 }
 
-/* Returns the FLOPs that all ranks could compute during a pipeline's step if none was ever idle; 0:
- * not known. The last rank waits until the first micro-batch has passed all other stages. The first
- * rank ends after the last micro-batch has come back. */
+/* Returns the FLOPs that all ranks could compute during a step with a pipeline, as if no rank were
+ * ever idle; 0: unknown. To the work itself it adds the idle time of filling: the last rank waits
+ * until the first micro-batch has passed the other stages, and the first rank ends when the last
+ * gradient has come back through them. */
 static double pipeline_flops(const Config *c, const Graph *g, const Products *p, double steps)
 {
     const double stages = stages_of(c);
@@ -333,7 +336,8 @@ static bool computes_twice(const Config *c)
     return ac != NULL && ac->ac == AC_full && ac->ac_every <= 1 && ac->ac_ops.n == 0;
 }
 
-/* Returns the total time of one rank's kernels [seconds], or 0 if their sizes are not known. */
+/* Returns the sum of the times of one rank's kernels in a step [seconds], with the filling of a
+ * pipeline; 0: the kernels' sizes are unknown. */
 static double kernels_s(const Config *c, const Graph *g, double steps)
 {
     KernelTimes t;
@@ -353,21 +357,21 @@ Ps bound_step_ps(const Config *c, const Graph *g)
     double rate = 0, peak = 0;
     if (c->cluster.is_local || g->tensors.n < 2) return 0;
     if (device->peak_flops[c->compute] <= 0) return 0;
-    /* some products may use 8 bits, or TF32 instead of fp32, so the fastest rate counts */
+    /* some products may run in 8 bits, or in TF32 instead of fp32; use the fastest rate */
     for (uint32_t t = 1; t < DT_COUNT; t++) {
         if (t != c->compute && !eight && !single) continue;
         if (device->peak_flops[t] <= 0) continue;
         peak = fmax(peak, device->peak_flops[t]);
         rate = fmax(rate, kernel_gemm_most(device, (DType)t, timed));
     }
-    /* a framework's kernels may be faster than the models of Tandem's kernels predict */
+    /* a framework's kernels may be faster than the fitted model of cuBLAS says */
     if (c->runtime.name != NULL || eight || single) rate = fmax(rate, peak);
     const double steps = steps_of(c);
     Arena *scratch = arena_new();
     const Products p = products_of(c, g, scratch);
     arena_free(scratch);
     const double again =
-        /* attention is not counted as recomputed */
+        /* recomputed attention is left out */
         computes_twice(c) && !may_be_frozen(c) ? p.blocks : 0;
     const double even = (p.all + again) * steps / rate + p.attention * steps / peak,
                  piped = pipeline_flops(c, g, &p, steps) / rate;
@@ -380,11 +384,12 @@ Bounds bounds_of(const Config *config, const Graph *graph)
     Bounds b = {.state_bytes = state_bytes(config, graph, false)};
     if (graph->tensors.n < 2) return b;
     b.kept_bytes = kept_bytes(config, graph);
-    /* The first rank of a pipeline holds the most micro-batches. It has blocks, but no head. */
+    /* The first rank of a pipeline has activations of the most micro-batches. It has blocks, but no
+     * head. */
     const bool blocks = in_flight(config, steps_of(config)) > 1;
     if (blocks) b.state_bytes = state_bytes(config, graph, true);
-    /* With one micro-step, gradients can use the memory of activations that are freed. So only the
-     * larger of the two counts. */
+    /* With one micro-batch, a gradient can reuse memory of activations that were freed before. So
+     * count only the larger of the two. */
     const uint64_t gradients = gradient_bytes(config, graph, blocks);
     if (steps_of(config) < 2)
         b.kept_bytes = b.kept_bytes > gradients ? b.kept_bytes - gradients : 0;

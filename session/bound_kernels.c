@@ -1,7 +1,7 @@
-/* A lower bound of the time that a rank needs for its products and attention, from the sizes of its
- * kernels. A rank usually runs them one after the other on one stream, so a step takes at least
- * their sum. A pass may split a product along tokens, rows or columns; the bound uses the fastest
- * of these kernels. */
+/* A lower bound of the time of a rank's matrix products and attention, from the sizes of its
+ * kernels. A rank runs them one after the other on one stream, so a step takes at least their sum.
+ * Where a pass may split a product by tokens, rows or columns, the bound uses the fastest of these
+ * kernels. */
 #include "session/bound_kernels.h"
 
 #include <math.h>
@@ -15,23 +15,24 @@
 
 enum { MOST_SHAPES = 64 };
 
-/* Times of one product on one rank in one micro-step. */
+/* Times of one linear layer's products on one rank, for one micro-batch. */
 typedef struct ProductTimes {
-    /* sizes n and k; times of the product, of its input's gradient, and of its weight's gradient */
+    /* n, k: columns and rows of the weight. forward_s: the product. input_s, weight_s: the
+     * gradients of its input and of its weight */
     double n, k, forward_s, input_s, weight_s;
 } ProductTimes;
 
 typedef struct Local {
     const Device *device;
     DType dtype;
-    const GemmFit *timed; /* constants of the runtime's products (runtime_products) */
-    double tokens, tp;    /* tokens of a micro-step on one rank; size of tp */
+    const GemmFit *timed; /* constants fitted to the runtime's matrix products (runtime_products) */
+    double tokens, tp;    /* tokens of a micro-batch on one rank; size of tp */
     ProductTimes known[MOST_SHAPES];
     uint32_t n_known;
 } Local;
 
-/* Returns the shortest time of this product, if a pass may split any one of its sizes into `tp`
- * parts. */
+/* Returns the shortest time of a product of m x k by k x n, if tp may split any one of m, n and k.
+ */
 static double fastest_s(const Local *l, double m, double n, double k)
 {
     const Device *on = l->device;
@@ -52,8 +53,9 @@ static ProductTimes product_s(Local *l, double n, double k)
     return t;
 }
 
-/* Returns the time of attention on one rank in one micro-step; `b` has the global sizes. Returns 0
- * for attention with windows, caps or tables, which may skip work. */
+/* Returns the time of attention on one rank for one micro-batch; `b` has the sizes over all ranks.
+ * Returns 0 for attention with an attribute other than scale, causal and window, because it may
+ * skip work. */
 static double attention_s(const Config *c, const Local *l, const Graph *g, const Node *n,
                           const Binding *b, bool backward)
 {
@@ -75,8 +77,8 @@ static double attention_s(const Config *c, const Local *l, const Graph *g, const
     return kernel_lasting_attention_s(l->device, &work);
 }
 
-/* Returns the time of the nodes that are recomputed. To recompute the results that gradients need,
- * the nodes of the region that these results depend on must run, too. */
+/* Returns the time of the nodes that are recomputed in the backward pass: those whose outputs
+ * gradients need, and those on whose outputs these depend, within each block. */
 static double again_s(const Config *c, const Graph *g, const double *forward_s, Arena *scratch)
 {
     for (uint32_t i = 0; i < c->n_passes; i++) {
@@ -94,7 +96,7 @@ static double again_s(const Config *c, const Graph *g, const double *forward_s, 
         for (uint8_t i = 0; i < n->n_out; i++) wanted = wanted || needed[n->out[i]];
         if (!wanted || !bound_in_region(c, g, n)) continue;
         sum += forward_s[id];
-        /* the input of a block is kept, so it is not recomputed */
+        /* a block's input is saved, so its producer does not run again */
         for (uint8_t i = 0; i < n->n_in; i++) {
             const NodeId by = g->tensors.at[n->in[i]].producer;
             if (by != 0 && g->nodes.at[by].layer == n->layer) needed[n->in[i]] = true;
@@ -103,7 +105,7 @@ static double again_s(const Config *c, const Graph *g, const double *forward_s, 
     return sum;
 }
 
-/* True if this file knows how all passes and axes of the plan change the sizes of kernels. */
+/* True if this file knows how every pass and axis of the plan changes the sizes of kernels. */
 static bool applies(const Config *c)
 {
     const AxisNames known =
@@ -141,7 +143,8 @@ NodeId bound_first_alike(SeenWorks *seen, const Graph *g, NodeId id)
     return id;
 }
 
-/* Times of one node in a micro-step. */
+/* Times of one node's kernels for one micro-batch [seconds]: forward, gradient of the input,
+ * gradient of the weight. */
 typedef struct NodeTimes {
     double forward_s, input_s, weight_s;
 } NodeTimes;
@@ -190,7 +193,7 @@ bool bound_kernels(const Config *c, const Graph *g, KernelTimes *out)
             out->input_s += input;
             out->blocks_s += forward + input + weight;
         } else if (out->forward_s >
-                   0) { /* nodes are in the order of execution, so this one follows the blocks */
+                   0) { /* nodes are in execution order, so this node comes after the blocks */
             out->head_s += forward + input + weight;
         }
     }

@@ -1,10 +1,12 @@
-/* Bounds from two plans of the same script: one of few layers, and one with one more period of
- * layers on each stage. (Most models repeat each layer, so their period is one layer.) Each
- * additional period adds at least as much time and memory as the difference between the two plans.
- * The reason: the time of a step is the length of the longest path through its program. A path
- * passes equal layers in the same way. So it remains a path if its part in one period is repeated
- * or left out. This holds only if nothing else uses the network and the devices, and if the time of
- * a kernel does not depend on the number of layers. A test compares the bounds with whole plans. */
+/* Bounds from two small plans of the same script: one with few layers, and one with one more period
+ * of layers on each stage (most models have a period of one layer). Each further period adds at
+ * least as much time and memory as the difference between the two plans.
+ *
+ * The reason: the step time is the longest path through the program. In equal layers a path can run
+ * in the same way, so a path of the larger plan stays a path if its piece in one period is
+ * repeated. This holds if nothing else uses the network and the devices, and if a kernel's time
+ * does not depend on the number of layers. A test compares the bounds with whole plans.
+ */
 #include "session/bound_layers.h"
 
 #include <inttypes.h>
@@ -13,13 +15,12 @@
 #include "session/bound.h"
 #include "session/equal_layers.h"
 
-/* The number of micro-batches in the two plans, if they have no pipeline. Times repeat from the
- * second micro-batch on. */
+/* Micro-batches of the two small plans without a pipeline. Times repeat from the second one on. */
 enum { FEW_MICROBATCHES = 4 };
 
 /* ---- passes */
 
-/* True if a path of the pattern names a layer by its number. */
+/* True if a pattern names a layer by its index, such as "layers.0.*". */
 static bool names_a_layer(const Patterns *p)
 {
     for (uint32_t i = 0; i < p->n; i++)
@@ -39,9 +40,9 @@ static bool treats_layers_alike(const PassConfig *p)
            p->pp.layers_per_stage == 0 && !p->pp.empty_first && !p->pp.empty_last;
 }
 
-/* True if no unit has parameters of two layers. One collective for several layers takes less time
- * than one collective for each layer, but both small plans have few layers. So their difference
- * could be larger than the time that a layer adds in the whole plan. */
+/* True if no unit (FSDP) has parameters of two layers. One collective for several layers takes less
+ * time than one for each layer, but the small plans have few layers: their difference could be more
+ * than a layer adds to the whole plan. */
 static bool units_stay_in_layers(const Graph *g)
 {
     for (UnitId u = 1; u < g->units.n; u++) {
@@ -57,11 +58,10 @@ static bool units_stay_in_layers(const Graph *g)
     return true;
 }
 
-/* Returns the number of layers on each stage of the smaller plan, if the whole plan has
- * `per_stage`. They are the first layers that do not repeat, the current period, and the periods
- * that are gathered ahead: at least one, because the first and the last period may differ from the
- * others. A bound of memory (`sized`) needs one more: the period before, whose gradients are still
- * being reduced. */
+/* Returns the layers on each stage of the smaller plan, if the whole plan has `per_stage`: the
+ * first layers that do not repeat, one period, and the periods that are gathered ahead, at least
+ * one, because the first and the last period may differ from the others. For a bound of memory
+ * (`sized`), one more: the period before, whose gradients are still being reduced. */
 static uint32_t few_layers(const Config *c, const EqualLayers *l, uint32_t per_stage, bool sized)
 {
     uint32_t ahead = 1;
@@ -75,7 +75,7 @@ static uint32_t few_layers(const Config *c, const EqualLayers *l, uint32_t per_s
     return few;
 }
 
-/* Returns the number of stages. */
+/* Returns the number of stages over all pipeline ranks. */
 static uint32_t stages_of(const Config *c)
 {
     const PassConfig *pp = config_pass(c, PASS_pp);
@@ -86,17 +86,17 @@ static uint32_t stages_of(const Config *c)
 /* ---- the two plans */
 
 typedef struct Sample {
-    Ps step_ps; /* time of the plan's step; 0: unknown */
+    Ps step_ps; /* step time; 0: unknown */
     uint64_t bytes, usable_bytes;
 } Sample;
 
 typedef struct Sampler {
     const char *path;
     const PlanOptions *load;
-    const Config *config; /* the configuration of the whole plan */
+    const Config *config; /* configuration of the whole plan */
     const EqualLayers *whole;
     uint32_t fewer;
-    bool sized; /* true if the small plans also bound the memory */
+    bool sized; /* the small plans are also used to bound the memory */
 } Sampler;
 
 static uint32_t fewer_of(const Config *c)
@@ -119,8 +119,8 @@ static void measure(const Sampler *s, PlanFile *file, Arena *arena, Diag *told, 
     out->usable_bytes = usable_bytes(c.device_bytes, c.reserved_bytes);
 }
 
-/* Compiles the script with `layers` layers. Returns false if the script then describes a model of
- * another kind. */
+/* Compiles and simulates the script with --set model.layers=`layers`. Returns false if it then
+ * describes a model of another kind, or cannot be compiled. */
 static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
 {
     PlanOptions o = *s->load;
@@ -132,7 +132,7 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     o.unproven = o.unplaced = true;
     o.fewer = s->fewer;
     o.by_period = true;
-    /* errors are dropped here, because the whole plan reports them, too */
+    /* errors are dropped: compiling the whole plan reports them */
     Diag told = diag_in(arena);
     Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;
@@ -147,18 +147,19 @@ static bool sample(const Sampler *s, uint32_t layers, Arena *arena, Sample *out)
     return true;
 }
 
-/* Continues the line through the values `a` and `b`: returns the value `more` steps after `b`. */
+/* Extrapolates linearly: for values a and b of two successive sizes, returns the value `more` sizes
+ * after b. */
 static uint64_t beyond(uint64_t a, uint64_t b, uint32_t more)
 {
     return b <= a ? b : b + (b - a) * more;
 }
 
-/* The layers of one stage. */
+/* Number of layers of one stage, and the period in which they repeat. */
 typedef struct Stage {
     uint32_t layers, period;
 } Stage;
 
-/* True if the two small plans together take less work than the whole plan. */
+/* True if compiling the two small plans is less work than compiling the whole plan. */
 static bool is_cheaper(const Config *c, Stage whole, uint32_t few, uint32_t fewer)
 {
     const uint32_t n = session_microbatches(c);
@@ -188,12 +189,12 @@ bool bound_layers(const char *path, const PlanOptions *load, const Config *confi
         if (!treats_layers_alike(&config->passes[i])) return false;
     const EqualLayers layers = equal_layers(graph, arena);
     const uint32_t stages = stages_of(config), fewer = fewer_of(config);
-    /* If some stages have one layer more, the bound is that of a plan without these layers. */
+    /* if some stages have one layer more than others, bound the plan without these layers */
     const Stage whole = {.layers = layers.n / stages, .period = layers.period};
     if (layers.n == 0 || config->cluster.is_local) return false;
     if (stages > 1 && layers.period > 1 && layers.n % (stages * layers.period) != 0) return false;
-    /* memory can be bounded only if programs begin in the same way for any number
-     * of micro-batches */
+    /* a pipeline's memory can be bounded only if programs of any number of micro-batches begin
+     * alike */
     bool sized = fewer == 0 || stages == 1 || bound_microbatches(config) > 0;
     if (!is_cheaper(config, whole, few_layers(config, &layers, whole.layers, sized), fewer))
         sized = false;

@@ -1,18 +1,17 @@
-/* A lower bound of a pipeline's memory, from a plan with few micro-batches. Under 1f1b, programs
- * begin in the same way for any number of micro-batches. Buffers that are needed at the same time
- * in this beginning are also needed at the same time in the whole plan. Their offsets do not
- * matter. */
+/* A lower bound of a pipeline's memory, from a plan with few micro-batches. Under 1f1b, the
+ * programs of any number of micro-batches begin with the same instructions. Buffers that are alive
+ * at the same time in this beginning are so in the whole plan, too, whatever their offsets. */
 #include "session/bound.h"
 #include "session/session.h"
 
-/* number of micro-batches at the end of a step that passes treat in a special way */
+/* micro-batches at the end of a step that passes treat differently from the others */
 enum { LAST = 2 };
 
 uint32_t bound_microbatches(const Config *c)
 {
     const uint32_t few = session_fewer(c, true);
     if (few == 0 || session_microbatches(c) < 2 * few)
-        return 0; /* a plan with few micro-batches would take nearly as long as the whole plan */
+        return 0; /* the short plan would take nearly as long as the whole plan */
     for (uint32_t i = 0; i < c->n_passes; i++) {
         const PassConfig *p = &c->passes[i];
         if (p->name == PASS_pp && p->pp.schedule == SCHEDULE_1f1b && !p->pp.is_own &&
@@ -27,8 +26,8 @@ static bool is_counted(const Buffer *b)
     return b->parent == 0 && b->space == SPACE_device && (b->persistent || b->first != 0);
 }
 
-/* Returns the first instruction of the last micro-batches. The program before it is the same for
- * any number of micro-batches. */
+/* Returns the first instruction of the last LAST micro-batches. The program before it is the same
+ * for any number of micro-batches. */
 static Pc end_of_start(const Program *p, uint32_t n_microbatches)
 {
     Pc pc = 1;
@@ -36,8 +35,8 @@ static Pc end_of_start(const Program *p, uint32_t n_microbatches)
     return pc;
 }
 
-/* Returns the largest sum of bytes that are needed at one time, before instruction `stop`. An
- * output may use the memory of an input that is no longer needed. */
+/* Returns the largest number of bytes alive at one time before instruction `stop`. A buffer's
+ * memory counts as free from its last reader on, so that an output may reuse it. */
 static uint64_t most_alive(const Program *p, Pc stop, Arena *scratch)
 {
     uint64_t *begin = arena_array(scratch, p->code.n + 1, sizeof *begin),

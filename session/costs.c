@@ -1,5 +1,5 @@
-/* Decides which measured costs a prediction uses. Both the command and libtandem call this
- * function, so they cannot give different numbers for the same plan. */
+/* Chooses the measured costs for a prediction. The command and libtandem both call this function,
+ * so they predict the same times for the same plan. */
 #include <string.h>
 
 #include "session/session.h"

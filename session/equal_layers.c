@@ -4,11 +4,12 @@
 
 #include "planner/base/hash.h"
 
-/* The longest period that is looked for. The layers of Gemma 3 repeat every 6 layers. */
+/* Longest period that is tried. The layers of Gemma 3 repeat every 6. */
 enum { MOST_PERIOD = 8 };
 
-/* Adds an input or output of a node to a hash. A tensor that the same layer makes is hashed by the
- * distance between its producer and the node, so that equal layers get equal hashes. */
+/* Adds input or output `t` of node `id` to the hash h. If the tensor comes from the same layer,
+ * adds not its id but its producer's distance in nodes, so that equal layers get equal hashes.
+ * place: [node] position in its layer. */
 static uint64_t mix_tensor(uint64_t h, const Graph *g, const uint32_t *place, NodeId id, TensorId t)
 {
     const Tensor *tensor = &g->tensors.at[t];
@@ -42,7 +43,8 @@ static uint64_t mix_node(uint64_t h, const Graph *g, const uint32_t *place, Node
     return h;
 }
 
-/* Returns the number of first layers that do not repeat with this period. hash: [layer, from 1] */
+/* Returns the number of layers at the start that do not repeat with this period. hash: [layer],
+ * from 1. */
 static uint32_t lead_of(const uint64_t *hash, uint32_t n, uint32_t period)
 {
     uint32_t lead = n - period;
@@ -52,10 +54,10 @@ static uint32_t lead_of(const uint64_t *hash, uint32_t n, uint32_t period)
 
 static void find_period(const uint64_t *hash, EqualLayers *l)
 {
-    uint32_t lead = l->n; /* without a period, all layers are a lead */
+    uint32_t lead = l->n; /* without a period, no layer repeats */
     for (uint32_t p = 1; p <= MOST_PERIOD && p < l->n; p++) {
         const uint32_t with = lead_of(hash, l->n, p);
-        /* at least two periods, or else a period that nothing repeats would count */
+        /* at least two periods must fit, otherwise nothing repeats */
         if (with + 2 * p > l->n || with + p >= lead + l->period) continue;
         lead = with;
         l->period = p;

@@ -1,9 +1,12 @@
-/* Computes a step of many micro-batches from a plan with few, the short plan. The short plan is
- * lowered, proven, placed and simulated like any plan. Each micro-batch that it lacks would do the
- * same as one that it has. So its proofs hold for the long plan by induction, and sim/period.c
- * checks that times repeat. In a pipeline, times need not repeat. So the programs of the short plan
- * are made longer (plan_expand), and the long plan is simulated. Tests compare both ways for many
- * plans. If the offsets of the short plan repeat, the long plan gets them, too (shorter.h). */
+/* Computes a step with many micro-batches from a plan with few, the short plan.
+ *
+ * The short plan is compiled, verified, given offsets and simulated like any plan. A micro-batch
+ * that it lacks would do the same as one that it has. So what is proven about it holds for the long
+ * plan by induction, and sim/period.c checks that times repeat. With a pipeline, times need not
+ * repeat: then the long plan's programs are built by repeating parts of the short ones
+ * (plan_expand), and simulated. If the short plan's offsets repeat, the long plan reuses them
+ * (shorter.h). Tests compare short and long plans.
+ */
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/shorter.h"
 #include "session/session.h"
@@ -26,8 +29,8 @@ bool session_settled(const Plan *plan)
     return true;
 }
 
-/* True if the script defines the schedule of the pipeline. The order of its actions may then depend
- * on the number of micro-batches in any way. */
+/* True if the script defines the pipeline's schedule itself. Its order may then depend on the
+ * number of micro-batches in any way. */
 static bool has_own_order(const Config *c)
 {
     for (uint32_t i = 0; i < c->n_passes; i++)

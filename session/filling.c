@@ -1,5 +1,5 @@
-/* Tests the sizes that the hint of the error mesh-product names. A size that fills the cluster may
- * break another rule: for example, the number of heads might not be a multiple of it. */
+/* Tests the sizes that the hint of the error mesh-product names. A size with which the mesh uses
+ * all devices may break another rule: for example, tp = 6 may not divide the number of heads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@ static bool same_key(const char *a, const char *b)
     return strncmp(a, b, n) == 0;
 }
 
-/* True if the plan with this setting compiles, breaks no rule and fits. It is not proven here,
- * because the passes make correct plans. */
+/* True if the plan compiles with this setting, breaks no rule and fits into memory. It is not
+ * verified here, because the passes produce correct plans. */
 static bool is_fine(const char *path, const PlanOptions *o, const char *setting)
 {
     Arena *arena = arena_new();
@@ -48,7 +48,7 @@ void session_try_fillings(const char *path, const PlanOptions *o, const Config *
     }
     if (error == NULL) return;
     Str fine = str_in(d->arena);
-    const char *last = NULL; /* the last setting that passed the test */
+    const char *last = NULL; /* last setting that passed */
     for (uint32_t i = 0; i < config->fills.n; i++) {
         const char *setting = config->fills.at[i], *equals = strchr(setting, '=');
         if (!is_fine(path, o, setting)) continue;

@@ -1,4 +1,5 @@
-/* Loads a plan from a path: compiles it, proves it and checks that it fits. */
+/* Loads a plan: reads a script (or the text of a plan), compiles it, verifies it, and checks that
+ * it fits into memory. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,7 +45,8 @@ static bool read_file(const char *path, Str *out, Diag *d)
     return fine;
 }
 
-/* Reads the cluster for a plan that is given as text, because such a text names no cluster. */
+/* Loads the cluster of --cluster for a plan that was read from text, because such a text has no
+ * cluster. */
 static void named_cluster(PlanFile *file, const PlanOptions *o, uint32_t n_ranks, Arena *arena,
                           Diag *d)
 {
@@ -85,7 +87,7 @@ static PlanFile *load_text(const char *path, const PlanOptions *o, Arena *arena,
     file->plan = text_parse_sealed(path, str_text(&text), text.n, arena, d, &seals);
     if (file->plan == NULL) return NULL;
     if (seals.n_errors > 0) {
-        /* seals are reported after proofs: a failed proof says what is wrong, a seal only that a
+        /* report seals after the verification: its errors say what is wrong, a seal only that some
          * value was changed */
         if (verify_plan(file->plan, VERIFY_all, true, d)) diag_add_all(d, &seals);
         return NULL;
@@ -118,19 +120,20 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
     return true;
 }
 
-/* Prepares the plan of a few micro-batches for the longer step that it represents. */
+/* For the plan with few micro-batches: builds the programs of all micro-batches if a simulation
+ * needs them (file->whole), and finds out whether results for the short plan hold for the whole
+ * step (file->unsettled). */
 static void lengthen(PlanFile *file, const Config *config, const PlanOptions *o, Arena *arena)
 {
     file->unsettled = !o->unplaced && !session_settled(file->plan);
     if (o->by_period || file->unsettled) return;
-    /* the short step and the whole step have different schedules, so their programs do not
-     * correspond */
+    /* the short and the whole step have different schedules, so their programs differ */
     if (!plan_expands_from(config, file->microbatches)) return;
     file->whole = plan_expand(file->plan, file->microbatches, arena, NULL);
     file->unsettled = file->whole == NULL;
 }
 
-/* Compiles the plan in `arena`. After errors, file->plan remains NULL. */
+/* Compiles the plan into file->plan, in `arena`. After an error, file->plan remains NULL. */
 static void make_plan(PlanFile *file, Planned *planned, Graph *graph, const PlanOptions *o,
                       const LowerOptions *lower, Arena *arena, Diag *d)
 {
@@ -158,13 +161,13 @@ static LowerOptions lower_options(const Config *config, const PlanOptions *o)
     lower.parent = o->parent;
     lower.unplaced = o->unplaced;
     lower.unpadded = o->unpadded;
-    /* with by_period, the programs of all micro-batches are not needed */
+    /* with by_period, only times are needed, not the programs of all micro-batches */
     if (o->fewer > 0 && !o->by_period) lower.microbatches = session_microbatches(config);
     return lower;
 }
 
-/* Uses the plan that the entry `kept` has. If the entry is empty, first compiles the plan into
- * it. */
+/* Uses the plan in the entry `kept` of the list of reusable plans (reuse.h). If the entry is empty,
+ * first compiles the plan into it. */
 static void take_kept(PlanFile *file, KeptPlan *kept, Planned *planned, Graph *graph,
                       const PlanOptions *o, const LowerOptions *lower, Diag *d)
 {
@@ -207,9 +210,9 @@ static bool is_padded(const Plan *plan)
     return false;
 }
 
-/* A profile sets keep_gathered and float8.keep_quantised if the plan does not set them
- * (child_runtime_defaults). The passes float8, compile and pad depend on whether the plan names a
- * runtime. No other part of the planner reads the runtime. */
+/* The runtime changes the passes only in two ways. Its profile sets keep_gathered and
+ * float8.keep_quantised if the plan does not (child_runtime_defaults). And the passes float8,
+ * compile and pad depend on whether a runtime is named. */
 bool session_same_program(const Config *a, const Plan *plan, const Config *b)
 {
     if (!a->runtime.name != !b->runtime.name && (a->runtime.name || is_padded(plan))) return false;
@@ -235,7 +238,7 @@ Capacity session_capacity(const PlanFile *file, Arena *arena)
                             comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
 }
 
-/* Joins words as in "a, b, or c". */
+/* Returns the words as "a, b, or c". */
 static const char *alternatives(Arena *arena, const char *const *word, uint32_t n)
 {
     Str s = str_in(arena);
@@ -248,8 +251,8 @@ static const char *alternatives(Arena *arena, const char *const *word, uint32_t 
     return str_text(&s);
 }
 
-/* True if a rank of cp could hold a part of each sequence. A batch of fields has no sequences, and
- * cp does not work with experts that drop no token (rule cp-dropless). */
+/* True if a larger cp could save memory: the batch has sequences, and no experts are dropless (rule
+ * cp-dropless). */
 static bool may_use_cp(const PlanFile *file)
 {
     const Graph *g = &file->plan->graph;
@@ -258,8 +261,8 @@ static bool may_use_cp(const PlanFile *file)
     return file->config.height == 0;
 }
 
-/* Returns the settings that would save memory and that the plan does not have yet, for the hint of
- * "does-not-fit". */
+/* Returns the changes that would save memory and that the plan does not contain yet, for the hint
+ * of "does-not-fit". */
 static FitAdvice fit_advice(const PlanFile *file, Arena *arena)
 {
     const Config *c = &file->config;
@@ -305,7 +308,7 @@ void session_identify(PlanFile *file)
     }
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
-    /* a whole plan with the same number of micro-batches must not get the id of this short plan */
+    /* a whole plan with as many micro-batches as this short plan must get another id */
     if (file->microbatches > 0) {
         const char *whole =
             arena_print(scratch, "%s %" PRIu32, hash_hex(scratch, file->id), file->microbatches);
@@ -314,13 +317,13 @@ void session_identify(PlanFile *file)
     arena_free(scratch);
 }
 
-/* Proves a kept plan at its first use, and gives it its id. Reports the results of the proofs at
- * each use, and checks that the plan fits. */
+/* For a reusable plan: verifies it and computes its id at its first use. At each use, reports the
+ * verifier's errors, and checks that the plan fits this cluster. */
 static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     KeptPlan *kept = file->kept;
     if (!kept->judged) {
-        /* an earlier attempt may have run out of memory and have left diagnostics */
+        /* an earlier attempt may have run out of memory half-way */
         kept->proofs = diag_in(kept->arena);
         kept->proven = verify_plan(kept->file.plan, VERIFY_all, false, &kept->proofs);
         kept->judged = true;
@@ -331,7 +334,7 @@ static void judge_kept(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     session_identify(file);
 }
 
-/* Proves a plan that was just compiled, checks that it fits, and gives it its id. */
+/* Verifies a plan that was just loaded, checks that it fits, and computes its id. */
 static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
 {
     if (o->stop_after != NULL || o->unproven) return file;
@@ -344,7 +347,7 @@ static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag 
     else
         file->proven = session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
-        return NULL; /* the text contains no programs, which the proof has reported */
+        return NULL; /* the text contains no programs, which was reported */
     session_identify(file);
     return file;
 }
@@ -355,7 +358,7 @@ PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *
     PlanFile *file = session_compile(config, graph, o, arena, d);
     if (file == NULL) return NULL;
     file->recipe = recipe_of(config, o, arena);
-    /* the proofs and the memory of this short plan do not hold for the whole plan */
+    /* results for this short plan do not hold for the whole step */
     if (file->unsettled) return file;
     return judge(file, o, arena, d);
 }

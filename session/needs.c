@@ -1,4 +1,5 @@
-/* Lists the distinct kernels and collectives of a plan, and makes a hash of their known costs. */
+/* Lists the distinct kernels and collectives of a plan with their measured times, and hashes all
+ * costs that a prediction reads. */
 #include "session/needs.h"
 
 #include <assert.h>
@@ -35,7 +36,7 @@ static void collect(const Plan *plan, uint32_t program, Arena *arena, Needs *nee
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         OpClass class_ = op_info(in->op)->class_;
-        /* a send has no group that could be measured; the simulator has a model for messages */
+        /* a point-to-point message is not measured; the simulator has a model for it */
         if (in->op == OP_send || in->op == OP_recv) continue;
         if (class_ == OP_CLASS_comm) {
             CollectiveNeed need = {.op = in->op,
@@ -65,7 +66,7 @@ static bool same_collective(const CollectiveNeed *a, const CollectiveNeed *b)
     return a->op == b->op && a->n_ranks == b->n_ranks && a->bytes == b->bytes;
 }
 
-/* Makes sorted lists distinct, and counts how often each element occurred. */
+/* Merges equal neighbours in the sorted lists, and counts them in `n`. */
 static void make_distinct(Needs *needs)
 {
     uint32_t n = 0;
@@ -88,8 +89,8 @@ static void make_distinct(Needs *needs)
     needs->collectives.n = n;
 }
 
-/* Returns the time of a collective that was measured at exactly this size. store_get_collective
- * would also interpolate between sizes. */
+/* Returns the measured time of a collective at exactly this size, or -1. (store_get_collective also
+ * interpolates between sizes.) */
 static Ps exact_collective(Store *store, const char *machine, const char *backend,
                            const CollectiveNeed *need, Diag *d)
 {

@@ -1,6 +1,5 @@
-/* The measurements that a prediction needs: the distinct kernels and collectives of a plan and
- * their times in the store. Also makes a hash of everything that a prediction reads besides the
- * plan. */
+/* The measurements that a prediction needs: the distinct kernels and collectives of a plan, and
+ * their times in the store. Also a hash of all that a prediction reads besides the plan. */
 #ifndef TANDEM_SESSION_NEEDS_H
 #define TANDEM_SESSION_NEEDS_H
 
@@ -8,13 +7,13 @@
 #include "store/store.h"
 
 typedef struct KernelNeed {
-    const char *key; /* the kernel's key, from cost_key */
+    const char *key; /* kernel with its sizes, as cost_key writes it */
     OpKind op;
-    /* program: the program that contains `pc`. n: number of instructions with this key in all
-     * programs */
+    /* an example: instruction pc of program `program` runs this kernel. n: number of instructions
+     * in all programs that run it */
     uint32_t program, n;
-    Pc pc;       /* one of the instructions with this key */
-    Ps known_ps; /* time in the store; -1: none */
+    Pc pc;
+    Ps known_ps; /* measured time in the store; -1: none */
 } KernelNeed;
 
 typedef struct CollectiveNeed {
@@ -22,27 +21,27 @@ typedef struct CollectiveNeed {
     AxisSet axes;
     uint32_t n_ranks, program, n;
     Pc pc;
-    uint64_t bytes; /* the size as plan_comm_bytes counts it */
+    uint64_t bytes; /* size, as plan_comm_bytes counts it */
     DType dtype;
-    Ps known_ps; /* time that was measured at exactly this size; -1: the store has none */
-    /* the time that the simulator uses, which may be interpolated between two measured sizes; -1:
-     * none */
+    Ps known_ps; /* measured time at exactly this size; -1: none in the store */
+    /* time that the simulator uses, perhaps interpolated between measured sizes; -1: none */
     Ps used_ps;
 } CollectiveNeed;
 
 typedef struct Needs {
-    LIST(KernelNeed) kernels; /* in the order of their keys */
+    LIST(KernelNeed) kernels; /* sorted by key */
     LIST(CollectiveNeed) collectives;
     uint32_t missing_kernels, missing_collectives;
 } Needs;
 
-/* Finds the needs of `plan` and looks up their times. If `store` is NULL, no time is known.
- * backend: times of collectives are those measured on this backend. */
+/* Lists the kernels and collectives of `plan`, and looks up their times for `machine` in the store.
+ * store NULL: no times are known. backend: the backend on which collectives were measured. */
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d);
 
-/* Returns a hash (12 hex digits) of everything that a prediction reads besides the plan. This is
- * every field of the cluster and of the runtime's profile (field_text), and the measured costs. */
+/* Returns a hash (12 hex digits) of all that a prediction reads besides the plan: the fields of the
+ * cluster and of the runtime's profile (field_text), and the measured costs. It is part of a
+ * prediction's key. */
 const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
                            Arena *arena);
 

@@ -1,6 +1,6 @@
-/* Simulates a plan and stores the prediction under a key, so that it is simulated only once. The
- * key consists of all that the simulation reads: the plan, the cluster, the options, the version of
- * the engine, and a hash of all costs. */
+/* Simulates a plan and stores the prediction under a key, so that it is never simulated twice. The
+ * key contains all that the simulation reads: the plan's id, the cluster, the scenario, the seed,
+ * the engine's version, and a hash of all costs. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -44,8 +44,8 @@ Held session_held_uneven(const PlanFile *file, const struct RowLoads *loads, dou
                            imbalance);
 }
 
-/* True if `how` only asks for the default simulation. All of its bytes are then zero, except fields
- * that do not change the result. */
+/* True if `how` asks for the default simulation, whose result may already be known: all its bytes
+ * are zero, except in members that do not change the result. */
 static bool is_plain(const PlanFile *file, const SimOptions *how)
 {
     static const SimOptions plain;
@@ -119,8 +119,8 @@ static const char key_query[] =
     "plan = ? AND cluster = ? AND scenario = ? AND backend = ? AND engine = ? AND calibration = ? "
     "AND seed = ?";
 
-/* Finds the stored prediction with exactly this key. With `trace`, it counts only if its trace is
- * stored, too. */
+/* Finds the stored prediction with the key in out->record. trace: only one whose trace is stored,
+ * too. */
 static bool find_stored(Store *store, bool trace, Arena *arena, Predicted *out, Diag *d)
 {
     const RunRecord *r = &out->record;
@@ -200,7 +200,7 @@ PredictOptions session_plain_options(const PlanFile *file)
     return (PredictOptions){.cluster = &file->config.cluster, .backend = "", .imbalance = 1};
 }
 
-/* Fills in the fields of a record that form the key of a prediction. */
+/* Fills in the members of out->record that form the key. */
 static void begin(const PlanFile *file, Store *store, const PredictOptions *options, Arena *arena,
                   Predicted *out, Diag *d)
 {
@@ -239,8 +239,8 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     RunRecord *record = &out->record;
     begin(file, store, options, arena, out, d);
     const uint32_t before = d->n_errors;
-    /* first, because a stored prediction with a damaged proof is refused, and this proof replaces
-     * it */
+    /* do this first: find_stored refuses a prediction whose proof is damaged, and this writes a new
+     * proof */
     if (store != NULL && file->proven && options->keep &&
         !store_put_proof(store, file->id, build_name(arena), d))
         return false;
@@ -249,8 +249,8 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     if (d->n_errors > before) return false;
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    /* Store the text if there is no recipe to make the plan again, as for a plan loaded from text.
-     * Also store it with a trace, whose readers need every instruction. */
+    /* A plan that was loaded from text has no recipe, so its text is stored. Readers of a trace
+     * need every instruction, so the text is also stored with a trace. */
     if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
     record->program = file->plan;
     if (file->proven) record->proven_by = build_name(arena);
@@ -258,7 +258,7 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     recipe_read_scripts(&recipe, store, arena, d);
     if (!file->is_text) record->recipe = &recipe;
     out->id = store_run(store, record, d);
-    /* the recipe is valid only during this call, so the record must not keep it */
+    /* `recipe` is a local variable */
     record->recipe = NULL;
     return true;
 }

@@ -1,6 +1,5 @@
-/* Proves a plan in a second thread while the first thread does other work that only reads the plan.
- * This is safe because the layers below session/ share no state between threads, except under a
- * lock. */
+/* Verifies a plan in a second thread, while the first thread does other work that only reads the
+ * plan. The layers below session/ share no state between threads, except under a lock. */
 #include <pthread.h>
 
 #include "session/session.h"
@@ -8,7 +7,7 @@
 struct Proof {
     pthread_t thread;
     const PlanFile *file;
-    Arena *arena; /* an arena that only the second thread uses */
+    Arena *arena; /* only the second thread uses it */
     Diag diag;
     bool unfitted, runs, proven;
 };
@@ -26,7 +25,7 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena)
     *p = (Proof){.file = file, .arena = arena_new(), .unfitted = unfitted};
     p->diag = diag_in(p->arena);
     p->runs = pthread_create(&p->thread, NULL, prove, p) == 0;
-    if (!p->runs) prove(p); /* the system refused a new thread, so prove the plan here */
+    if (!p->runs) prove(p); /* the system refused a thread, so verify here */
     file->proof = p;
 }
 

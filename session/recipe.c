@@ -1,5 +1,5 @@
-/* A recipe consists of all that is needed to make a plan again: options and scripts. It also shows
- * whether an earlier answer is still valid. */
+/* A recipe: the options and scripts from which a plan can be built again. Comparing its scripts
+ * with the files shows whether an earlier answer is still valid. */
 #define _GNU_SOURCE /* for dl_iterate_phdr */
 #include <elf.h>
 #include <inttypes.h>
@@ -56,7 +56,7 @@ Recipe recipe_of(const Config *config, const PlanOptions *o, Arena *arena)
     for (uint32_t i = 0; i < config->scripts.n; i++) {
         const ScriptFile *s = &config->scripts.at[i];
         RecipeScript script = {.name = s->name, .shipped = s->shipped, .hash = s->hash};
-        /* the scripts of a named cluster may be scripts of the plan, too */
+        /* a script of the cluster may already be in the list as a script of the plan */
         recipe_add(&recipe, &script, arena);
     }
     return recipe;
@@ -67,7 +67,7 @@ static const char *place_of(const char *name, bool shipped, Arena *arena)
     return shipped ? arena_print(arena, "%s/%s", front_scripts_dir(), name) : name;
 }
 
-/* Returns the text of a script, or NULL if the file cannot be read. */
+/* Reads the script at `path` into memory and sets *bytes. Returns NULL if it cannot be read. */
 static const char *read_script(const char *path, Arena *arena, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");
@@ -106,8 +106,8 @@ static bool among(const Hash128 *list, uint32_t n, Hash128 hash)
     return false;
 }
 
-/* True if a script beside the plan would be loaded instead of the library's script of this name.
- * The library's own parts (tandem/) cannot be hidden in this way. */
+/* True if a file beside the plan's script would now be loaded instead of the library's script
+ * `name`. Files of tandem/ and dialects/ cannot be replaced in this way. */
 static bool is_hidden(const char *name, const char *plan, Arena *arena)
 {
     if (strncmp(name, "tandem/", 7) == 0 || strncmp(name, "dialects/", 9) == 0) return false;
@@ -116,8 +116,8 @@ static bool is_hidden(const char *name, const char *plan, Arena *arena)
     return access(arena_print(arena, "%.*s%s", folder, plan, name), F_OK) == 0;
 }
 
-/* Returns true if the file of this line of a list still has the same bytes. If the line says that
- * the file was missing, it must still be missing. */
+/* True if the file of this line of FoundAnswer.list still has the same content or, if it was
+ * absent, is still absent. */
 static bool line_is_fresh(const char *line, size_t n, const char *plan, Arena *arena)
 {
     RecipeScript s;
@@ -149,15 +149,14 @@ bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *
     return fresh;
 }
 
-/* ---- the program ---- */
+/* the running executable */
 
 typedef struct BuildNote {
-    uintptr_t inside; /* an address in the object to be found */
+    uintptr_t inside; /* an address inside the executable or library to be found */
     Str *out;
 } BuildNote;
 
-/* Reads the notes that the linker put into an object. One of them is a hash of the object's whole
- * content. */
+/* Appends the GNU build id from the linker's notes [bytes]: a hash of the whole executable. */
 static void read_notes(const ElfW(Nhdr) * note, size_t bytes, Str *out)
 {
     const char *at = (const char *)note, *end = at + bytes;

@@ -1,13 +1,13 @@
-/* The key of a kept plan contains all that determines a plan. These are the part of the
- * configuration that the planner may read (planned.h), the graph of the model, and the options of
- * the load. While a plan is made, the rest of the configuration is zero (plan_compile_planned), so
- * no plan can depend on that rest. */
+/* Plans that are reused, each under a key of all that determines a plan: the part of the
+ * configuration that passes may read (planned.h), the graph of the model, and options of the load.
+ * The rest of the configuration is zero while the plan is compiled (plan_compile_planned), so no
+ * plan depends on it. */
 #include "session/reuse.h"
 
 #include <string.h>
 
-/* number of kept plans: a point may need a plan of fewer micro-batches and a plan of the
- * whole step */
+/* Number of plans that are kept: one with few micro-batches and one of the whole step, because a
+ * point of a sweep may need both. */
 enum { PLACES = 2 };
 
 struct PlanReuse {

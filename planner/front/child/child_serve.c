@@ -2,9 +2,9 @@
  * The answer is the same as if the script were run again with these settings, but faster:
  *
  * - The settings change the plan's tables in place. After the answer, every table gets its old
- * content back.
+ *   content back.
  * - Functions of the script (a model, a schedule) may change any Lua value, so they run in a fork
- * of this process.
+ *   of this process.
  * - If settings load scripts or change the model's config, the whole request runs in a fork. */
 #include <errno.h>
 #include <string.h>
