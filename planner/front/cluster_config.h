@@ -79,7 +79,7 @@ typedef struct Topology {
     double link_bytes_per_s;    /* torus: any link; dragonfly: a link within a group */
     double way_out_bytes_per_s; /* dragonfly: a link between groups */
 } Topology;
-/* What a network's measurements say beyond NCCL's model of a NIC with RDMA: corrections to it. */
+/* Corrections to NCCL's model of a NIC with RDMA, as measurements of one network give them. */
 typedef struct NetworkFabric {
     const char *name; /* such as "ib"; NULL: not named */
     double message_s; /* latency of a message in addition to the one in NCCL's tuner */

@@ -59,8 +59,8 @@ static inline ScheduleTraits schedule_traits(ScheduleKind kind)
     return table[kind];
 }
 
-/* What a stage does for a micro-batch. F: forward. B: the whole backward. I: only the part of the
- * backward that computes gradients of inputs. W: only the gradients of weights. */
+/* The work of a stage for one micro-batch. F: forward. B: the whole backward. I: only the part of
+ * the backward that computes gradients of inputs. W: only the gradients of weights. */
 #define ACTIONS(X) X(F) X(B) X(I) X(W)
 typedef enum ActionKind {
 #define X(name) ACTION_##name,

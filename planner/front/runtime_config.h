@@ -49,8 +49,8 @@ typedef enum TrafficKernel {
         TRAFFIC_KERNEL_COUNT
 } TrafficKernel;
 
-/* What a framework's log calls memory. allocated: live tensors. reserved: everything that the
- * caching allocator holds. process: the whole process, with CUDA context, libraries and
+/* The kind of memory that a framework's log reports. allocated: live tensors. reserved: everything
+ * that the caching allocator holds. process: the whole process, with CUDA context, libraries and
  * communicators. */
 #define MEMORY_KINDS(X) X(reserved) X(allocated) X(process)
 typedef enum MemoryKind {
@@ -73,7 +73,7 @@ typedef enum MemoryRank {
 /* In which passes the outputs of an op reuse the memory of its inputs. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
-/* What one of Tandem's ops costs in the framework, if the op is not compiled. One framework module
+/* The cost of one of Tandem's ops in the framework, if the op is not compiled. One framework module
  * may correspond to several of Tandem's ops, or the other way round. */
 typedef struct RuntimeOp {
     /* kernels that the host launches for this op; 0: its work is done in another op's kernel */

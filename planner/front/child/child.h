@@ -59,8 +59,8 @@ typedef struct Absent {
     bool shipped; /* true if the library was searched as well as the script's folder */
 } Absent;
 
-/* What the parent sends after it has read and checked the configuration. The child needs these
- * sizes to build the model. */
+/* Sizes that the child needs to build the model. The parent sends them after it has read and
+ * checked the configuration. */
 typedef struct Answer {
     /* batch: sequences in a micro-batch, summed over all data ranks. seq: tokens in a sequence */
     int64_t batch, seq;

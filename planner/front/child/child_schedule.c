@@ -1,7 +1,7 @@
-/* Reads the plan's own pipeline schedule: what the function in pp { schedule = function(p, m,
- * chunks) } returns, or a CSV file. The file has the format of torch.distributed.pipelining, one
- * line for each pipeline rank: "0F0,0F1,0I0,0W0" (stage, action, micro-batch). The lists of actions
- * are sent as they are; the parent checks that they form a valid schedule. */
+/* Reads the plan's own pipeline schedule: the result of the script's function pp.schedule, or the
+ * CSV file pp.csv. The file has the format of torch.distributed.pipelining, one line for each
+ * pipeline rank: "0F0,0F1,0I0,0W0" (stage, action, micro-batch). The lists of actions are sent as
+ * they are; the parent checks that they form a valid schedule. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The global functions with which plans are written: plan, sweep, adamw, sgd, and one for each
- * pass. Each records which function received the table, so that { sequence = true } in tp {
- * sequence = true } is known to be the options of tp. */
+ * pass. Each records which function received the table. So the parent later knows that the table in
+ * `tp { sequence = true }` has options of tp. */
 #include <string.h>
 
 #include "planner/front/child/child.h"
