@@ -19,7 +19,7 @@ Bounds bounds_of(const Config *config, const Graph *graph);
  * attention, spread evenly over the ranks, and the time to fill a pipeline. */
 Ps bound_step_ps(const Config *config, const Graph *graph);
 
-/* bound_pipeline.c: a tighter bound of memory, for pipelines with many micro-batches */
+/* ---- bound_pipeline.c: a tighter bound of memory, for pipelines with many micro-batches */
 /* Returns the number of micro-batches of the short plan that bound_bytes needs; 0: this bound does
  * not exist for the configuration. */
 uint32_t bound_microbatches(const Config *config);
@@ -28,7 +28,7 @@ uint32_t bound_microbatches(const Config *config);
  * whole plan. */
 uint64_t bound_bytes(const Plan *few, bool all);
 
-/* shared by the files of the bounds */
+/* ---- shared by the files of the bounds */
 /* Sets needed[t] for each tensor t that the gradients of node `n` read. */
 void bound_mark_needed(const Node *n, bool *needed);
 /* True if ac{} puts this node into a region (config.h), so that its outputs may be recomputed

@@ -149,7 +149,7 @@ bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *
     return fresh;
 }
 
-/* the running executable */
+/* ---- the running executable ---- */
 
 typedef struct BuildNote {
     uintptr_t inside; /* an address inside the executable or library to be found */

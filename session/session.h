@@ -178,7 +178,7 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
  * there is none. */
 void session_settle(PlanFile *file, Diag *d);
 
-/* fewer.c: computes a step of many micro-batches from a short plan */
+/* ---- fewer.c: computes a step of many micro-batches from a short plan ---- */
 /* Returns the number of micro-batches for a short plan, from which the step of this configuration
  * can be computed, because each further micro-batch does the same as an earlier one. Returns 0 if
  * that would not save enough, or if the cluster is this machine. by_period: only times need to

@@ -81,7 +81,7 @@ typedef struct Topology {
 } Topology;
 /* Corrections to NCCL's model of a NIC with RDMA, as measurements of one network give them. */
 typedef struct NetworkFabric {
-    const char *name; /* such as "ib"; NULL: not named */
+    const char *name; /* name of the network, such as "ib"; NULL: none */
     double message_s; /* latency of a message in addition to the one in NCCL's tuner */
     /* fraction of a NIC's rate that large messages reach; 0: .96, as in NCCL's tuner */
     double achieved;

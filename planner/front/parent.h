@@ -206,7 +206,7 @@ bool front_sets_are_fine(const FrontOptions *options, Diag *d);
  * config->cluster, and the scripts that define it are in config->scripts. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
-/* held.c: the models that a held script has traced */
+/* ---- held.c: the models that a held script has traced */
 /* If the model was traced before under equal values, sets *b->graph to its graph and returns true.
  * Otherwise returns false and, if `shares`, prepares `b` to store the graph for later requests.
  * shares: the trace depends only on these values (Child.shares). */

@@ -129,7 +129,8 @@ static void shrink_experts(Config *c, const uint32_t was[AXIS_NAMES])
     }
 }
 
-/* Every pass keeps its axes as far as 16 ranks allow. */
+/* Reduces first the mesh axes, then the options of each pass, then the batch and the sequence. More
+ * than 16 ranks remain only on axes that must keep their size (Shrink.stays). */
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
     Config *c = &draft->config;

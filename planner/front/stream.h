@@ -4,9 +4,8 @@
  * length or runs out of bytes sets `bad` and returns zeros.
  *
  * A script sends its files and values, then RECORD_ask, then receives an Answer (child/child.h),
- * then sends the records of its model, then RECORD_done. "Location" below: u32 file index, u32
- * line.
- */
+ * then sends the records of its model, then RECORD_done. "Location" below: u32 file
+ * index, u32 line. "Path": the position of a value in the plan, such as "batch.micro". */
 #ifndef TANDEM_FRONT_STREAM_H
 #define TANDEM_FRONT_STREAM_H
 

@@ -146,8 +146,7 @@ typedef struct Child {
     Answer answer;
     bool held;   /* the process stays alive and answers many requests (child_serve.c) */
     bool sweeps; /* the script may return a sweep (child_sweep.c) */
-    /* Lua references to the functions of sweep{}; LUA_NOREF: the script did not give this function
-     */
+    /* Lua references to the functions of sweep{}; LUA_NOREF: the script has no such function */
     int calls[SWEEP_CALLS];
     /* no function of the model can read a table that settings change, so one trace serves all
      * requests that get the same Answer */
@@ -168,6 +167,7 @@ void child_settle(Child *c);
 /* Traces the model and sends its graph; call it after child_settle, unless c->answer.no_model. */
 void child_model(Child *c);
 
+/* ---- child_serve.c: a held script */
 /* For a held script: copies the content of the plan's tables, the plan being on top of the stack.
  * Each request changes these tables; afterwards they get this content back. */
 void child_keep_plan(Child *c);
@@ -236,7 +236,7 @@ const char *child_near_or_all(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
-/* starts the limit on processor time anew: a request of a held script gets the full time */
+/* Starts the limit on processor time anew: each request of a held script gets the full time. */
 void child_limit_again(Child *c);
 /* Ends the script now: every further step raises an error, so pcall in the script cannot prevent
  * it. The caller first sets c->flooded, from which the report gets its reason. */
@@ -253,8 +253,8 @@ void *child_allocate(void *self, void *at, size_t old, size_t size);
  * may be NULL if `old` is 0. */
 void *child_resize(ChildPool *pool, void *at, size_t old, size_t size);
 
-/* child_library.c: replaces Lua's standard functions by safe ones. child_pairs.c: replaces pairs
- * and next by versions with a fixed order */
+/* ---- child_library.c: replaces Lua's standard functions by safe ones. child_pairs.c: replaces
+ * pairs and next by versions with a fixed order */
 void child_open_library(Child *c);
 void child_open_pairs(lua_State *L);
 
@@ -277,8 +277,8 @@ uint32_t child_read_beside(Child *c, const char *path, ScriptLoc loc);
 lua_Integer child_pack_loc(ScriptLoc loc);
 ScriptLoc child_unpack_loc(const Child *c, lua_Integer packed);
 
-/* child_scan.c: searches the text of a script for the line of a key. Lua knows only the line of the
- * call plan{ ... }, not the line of each key in the braces */
+/* ---- child_scan.c: searches the text of a script for the line of a key. Lua knows only the line
+ * of the call plan{ ... }, not the line of each key in the braces */
 typedef struct Spot {
     uint32_t source, line;
     size_t open; /* offset just after the constructor's opening brace; 0: unknown */
@@ -293,8 +293,8 @@ Spot scan_key(const Child *c, Spot table, const char *key);
 /* Like scan_key, for the index-th value without a key: index 2 of { tp {}, ac "full" } is ac. */
 Spot scan_item(const Child *c, Spot table, lua_Integer index);
 
-/* child_set_parts.c: settings that replace a whole table of the plan on top of the stack, such as
- * cluster=dgx_h200 */
+/* ---- child_set_parts.c: settings that replace a whole table of the plan on top of the stack, such
+ * as cluster=dgx_h200 */
 void child_set_cluster(Child *c, const char *name);
 void child_set_gpu(Child *c, ScriptLoc loc, const char *name);
 void child_set_model(Child *c, const char *name);
@@ -320,26 +320,25 @@ void child_runtime_defaults(Child *c);
 /* Pushes the text of a setting as the Lua value it spells: an integer (4), a float (3e-4), a
  * boolean (true), otherwise a string. */
 void child_push_value(lua_State *L, const char *value);
-/* applies all settings of the request to the plan table on top of the stack */
+/* Applies all settings of the request to the plan table on top of the stack. */
 void child_apply_sets(Child *c);
 /* Returns the setting that gave the value at this path, such as "batch.micro"; source 0: no setting
  * did. */
 ScriptLoc child_set_loc(Child *c, const char *path);
 
-/* child_report.c: functions with which library scripts report several errors before the script ends
- */
+/* ---- child_report.c: functions with which library scripts report several errors at once */
 void child_add_reports(lua_State *L); /* adds them to the table on top of the stack */
 /* child_bounds.c: adds the limits that C code checks, such as the greatest number of experts, to
  * the table on top of the stack. Library scripts read them. */
 void child_add_bounds(lua_State *L);
 
-/* child_schedule.c: the plan's own pipeline schedule, from a CSV file or a function of the script.
- * The file is read before the parent is asked. The function is called after c->answer has arrived,
- * because its arguments are the numbers of ranks and micro-batches. */
+/* ---- child_schedule.c: the plan's own pipeline schedule, from a CSV file or a function of the
+ * script. The file is read before the parent is asked. The function is called after c->answer has
+ * arrived, because its arguments are the numbers of ranks and micro-batches. */
 void child_schedule_file(Child *c); /* both functions expect the plan table on top of the stack */
 void child_schedule_call(Child *c);
 
-/* child_trace.c: the C functions that tandem/nn.lua calls to build a graph */
+/* ---- child_trace.c: the C functions that tandem/nn.lua calls to build a graph */
 void child_push_core(Child *c); /* pushes the table of these functions, tandem.core */
 void child_trace(Child *c);     /* builds and traces the model of the plan on top of the stack */
 

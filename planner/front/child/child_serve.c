@@ -28,7 +28,7 @@ typedef struct Start {
     bool failed;
 } Start;
 
-/* the plan's tables and copies of their content */
+/* ---- the plan's tables and copies of their content */
 
 /* Records the table on top of the stack, and recursively the tables in it (but not `model`): in the
  * set at stack index `seen`, and in the list at `kept` as two elements, the table and a copy of it.
@@ -95,7 +95,7 @@ static void restore_tables(Child *c)
     lua_settop(L, kept - 1);
 }
 
-/* the tables that the model's functions can reach */
+/* ---- the tables that the model's functions can reach */
 
 /* Pops a value. If it can refer to other values and is not yet in `visited`, adds it there and to
  * `queue`. */

@@ -130,8 +130,9 @@ static void enter_model(Child *c, const Setting *s)
     lua_pop(L, 1);
 }
 
-/* Pushes the table that contains the last key of the setting's path, starting from part `first` in
- * the table on top of the stack. Creates missing tables. */
+/* Pushes the table that contains the last key of the setting's path: for mesh.tp, the table `mesh`
+ * of the table on top of the stack. Begins at part `first` of the path, and creates missing tables.
+ */
 static void enter_tables(Child *c, const Setting *s, uint32_t first)
 {
     lua_State *L = c->L;
