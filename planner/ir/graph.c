@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/op/bound.h"
 #include "planner/ir/window.h"
 
 _Static_assert(sizeof(Attrs) % sizeof(double) == 0,
@@ -48,6 +49,10 @@ Graph graph_copy(const Graph *g, Arena *arena)
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs)
 {
     static const Attrs none;
+    /* an element of the list itself needs no search */
+    const uintptr_t at = (uintptr_t)attrs, first = (uintptr_t)g->attrs.at;
+    if (at >= first && at < first + g->attrs.n * sizeof *attrs)
+        return (AttrsId)(attrs - g->attrs.at);
     if (!attrs || memcmp(attrs, &none, sizeof none) == 0) return 0;
     list_reserve_none(arena, &g->attrs);
     uint32_t found =
@@ -262,12 +267,19 @@ uint64_t graph_original(const Graph *g, TensorId id, uint64_t element)
     return (element / inner / row * row + (uint64_t)is) * inner + element % inner;
 }
 
-bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)
+const Binding *graph_bound(const Graph *g, const Node *n, Binding *own, Diag *d)
 {
     Dims in[MAX_IN], out[MAX_OUT];
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = graph_dims(g, n->in[i]);
     for (uint32_t j = 0; j < n->n_out; j++) out[j] = graph_dims(g, n->out[j]);
-    return op_bind(n->op, in, n->n_in, out, n->n_out, b, n->loc, d);
+    return op_bound(n->op, in, n->n_in, out, n->n_out, own, n->loc, d);
+}
+
+bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)
+{
+    const Binding *bound = graph_bound(g, n, b, d);
+    if (bound != NULL && bound != b) *b = *bound;
+    return bound != NULL;
 }
 
 uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi)

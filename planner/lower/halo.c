@@ -7,6 +7,7 @@
  * Strides: a rank exchanges its contiguous rows for rows at equal distances, or the other way
  * round. */
 #include <assert.h>
+#include <string.h>
 
 #include "planner/ir/layout/halo.h"
 #include "planner/ir/layout/stride.h"
@@ -60,7 +61,12 @@ static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t ar
 void lower_find_halos(Lower *l, NodeId id, const Binding *b)
 {
     const Node *n = &l->g->nodes.at[id];
-    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
+    const uint32_t n_args = (uint32_t)n->n_in + n->n_out;
+    static const char none[sizeof b->reads];
+    if (memcmp(b->reads, none, n_args * sizeof *b->reads) == 0 &&
+        memcmp(b->strides, none, n_args * sizeof *b->strides) == 0)
+        return; /* as for most ops: no dimension has a halo or strided rows */
+    for (uint32_t arg = 0; arg < n_args; arg++) {
         const Shape s = {.n_dims = b->n_dims[arg], .layout = *lower_arg_layout(l, id, arg)};
         DealId *around = NULL;
         for (int d = 0; d < b->n_dims[arg]; d++) {

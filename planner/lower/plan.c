@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/op/bound.h"
 #include "planner/lower/lower.h"
 
 bool lower_is_mine(const Lower *l, uint32_t stage)
@@ -62,14 +63,15 @@ void lower_find_layouts(Lower *l)
     l->value.around = arena_array(l->job->scratch, n_args, sizeof *l->value.around);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
         const Node *n = &l->g->nodes.at[id];
-        Binding b;
-        graph_bind(l->g, n, &b, l->job->diag);
+        Binding own;
+        const Binding *b = graph_bound(l->g, n, &own, l->job->diag);
+        assert(b != NULL); /* check_graph has bound every node */
         for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
             for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
                 l->value.arg_layouts[l->value.arg_first[id] + arg].on[a] =
-                    op_axis_layout(n->op, &b, arg, n->split[a]);
+                    op_axis_layout(n->op, b, arg, n->split[a]);
         if (lower_rings(l, id)) lower_ring_layouts(l, id);
-        lower_find_halos(l, id, &b);
+        lower_find_halos(l, id, b);
         l->value.workspace[id] = find_workspace(l, id);
     }
 }

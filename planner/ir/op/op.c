@@ -7,22 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/base/hash.h"
+#include "planner/ir/op/bound.h"
 #include "planner/ir/op/op_private.h"
 #include "planner/ir/window.h"
+
+/* The op and the dimensions of a binding: the op with the numbers of arguments, and then for each
+ * argument its number of dimensions and their sizes. */
+enum { KEY_WORDS = 1 + MAX_ARGS * (1 + MAX_DIMS) };
+typedef struct BoundKey {
+    uint32_t n; /* 0: the dimensions are not all known, so that no key exists */
+    int64_t word[KEY_WORDS];
+} BoundKey;
 
 /* A result of op_bind that is kept for reuse: equal layers bind the same op to the same dimensions,
  * and every pass binds them again. */
 typedef struct BoundShape {
-    OpKind op; /* OP_none: empty */
-    uint32_t n_in, n_out;
-    uint32_t n[MAX_ARGS];
-    int64_t dim[MAX_ARGS][MAX_DIMS];
+    uint32_t n; /* BoundKey.n; 0: empty */
+    int64_t word[KEY_WORDS];
     Binding binding;
 } BoundShape;
-enum { BOUNDS = 1024 };
 
-/* Each thread has a hash table of BOUNDS results. It is allocated at the thread's first use: as
+/* A new result replaces the one that was used less recently. So a result that op_bound has returned
+ * survives the next call. */
+typedef struct BoundSet {
+    BoundShape of[2];
+    uint32_t newest;
+} BoundSet;
+enum { BOUND_SETS_LOG = 9, BOUND_SETS = 1 << BOUND_SETS_LOG };
+
+/* Each thread has a hash table of BOUND_SETS sets. It is allocated at the thread's first use: as
  * thread-local memory, it would be zeroed at the start of every thread. */
 static pthread_key_t bounds_key;
 static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
@@ -30,74 +43,89 @@ static void bounds_make_key(void)
 {
     if (pthread_key_create(&bounds_key, free) != 0) arena_full();
 }
-static BoundShape *bounds_of_thread(void)
+static BoundSet *bounds_of_thread(void)
 {
-    static _Thread_local BoundShape *bounds;
+    static _Thread_local BoundSet *bounds;
     if (bounds != NULL) return bounds;
     pthread_once(&bounds_once, bounds_make_key);
-    bounds = calloc(BOUNDS, sizeof *bounds);
+    bounds = calloc(BOUND_SETS, sizeof *bounds);
     if (bounds == NULL || pthread_setspecific(bounds_key, bounds) != 0) arena_full();
     return bounds;
 }
 
-static uint64_t mix_dims(uint64_t hash, const Dims *dims, uint32_t n)
+/* Appends the dimensions of n arguments. Returns false if some are not known or are too many. */
+static bool key_add(BoundKey *key, const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        hash = hash_mix(hash, dims[i].n);
-        for (uint32_t d = 0; dims[i].at && d < dims[i].n; d++)
-            hash = hash_mix(hash, (uint64_t)dims[i].at[d]);
-    }
-    return hash;
-}
-
-static bool has_dims(const BoundShape *bound, uint32_t first, const Dims *dims, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (bound->n[first + i] != dims[i].n ||
-            (dims[i].n && memcmp(bound->dim[first + i], dims[i].at, dims[i].n * sizeof(int64_t))))
-            return false;
-    return true;
-}
-
-static void keep_dims(BoundShape *bound, uint32_t first, const Dims *dims, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        bound->n[first + i] = dims[i].n;
-        if (dims[i].n) memcpy(bound->dim[first + i], dims[i].at, dims[i].n * sizeof(int64_t));
-    }
-}
-
-/* True if a BoundShape has room for these dimensions, and all of them are known. */
-static bool can_keep(const Dims *dims, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
         if (dims[i].n > MAX_DIMS || !dims[i].at) return false;
+        key->word[key->n++] = dims[i].n;
+        for (uint32_t d = 0; d < dims[i].n; d++) key->word[key->n++] = dims[i].at[d];
+    }
     return true;
+}
+
+static void key_make(BoundKey *key, OpKind op, const Dims *in, uint32_t n_in, const Dims *out,
+                     uint32_t n_out)
+{
+    key->n = 0;
+    if (n_in + n_out > MAX_ARGS) return;
+    key->word[key->n++] =
+        (int64_t)op * (MAX_ARGS + 1) * (MAX_ARGS + 1) + n_in * (MAX_ARGS + 1) + n_out;
+    if (!key_add(key, in, n_in) || !key_add(key, out, n_out)) key->n = 0;
+}
+
+/* Returns the set of bindings to which the key belongs. */
+static BoundSet *set_of(const BoundKey *key)
+{
+    uint64_t hash = key->n;
+    for (uint32_t i = 0; i < key->n; i++)
+        hash = (hash ^ (uint64_t)key->word[i]) * UINT64_C(0x9E3779B97F4A7C15);
+    return &bounds_of_thread()[hash >> (64 - BOUND_SETS_LOG)];
+}
+
+static bool has_key(const BoundShape *bound, const BoundKey *key)
+{
+    return bound->n == key->n && memcmp(bound->word, key->word, key->n * sizeof *key->word) == 0;
+}
+
+const Binding *op_bound(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out,
+                        Binding *own, Loc loc, Diag *d)
+{
+    const OpInfo *info = op_info(op);
+    if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) {
+        if (d)
+            diag_error(d, FAULT_input, "shape-mismatch", loc, "the op %s has no index signature",
+                       info->name);
+        return NULL;
+    }
+    BoundKey key;
+    key_make(&key, op, in, n_in, out, n_out);
+    BoundSet *set = NULL;
+    if (key.n > 0) {
+        set = set_of(&key);
+        for (uint32_t i = 0; i < 2; i++) {
+            if (!has_key(&set->of[i], &key)) continue;
+            set->newest = i;
+            return &set->of[i].binding;
+        }
+    }
+    if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, NULL, own, loc, d))
+        return NULL;
+    if (set == NULL) return own;
+    set->newest = 1 - set->newest;
+    BoundShape *bound = &set->of[set->newest];
+    bound->n = key.n;
+    memcpy(bound->word, key.word, key.n * sizeof *key.word);
+    bound->binding = *own;
+    return &bound->binding;
 }
 
 bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
              Loc loc, Diag *d)
 {
-    const OpInfo *info = op_info(op);
-    if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
-        return d && diag_error(d, FAULT_input, "shape-mismatch", loc,
-                               "the op %s has no index signature", info->name);
-    const bool keeps = n_in + n_out <= MAX_ARGS && can_keep(in, n_in) && can_keep(out, n_out);
-    uint64_t hash = mix_dims(hash_mix(hash_mix(1, (uint64_t)op), n_in), in, n_in);
-    hash = mix_dims(hash_mix(hash, n_out), out, n_out);
-    BoundShape *bound = &bounds_of_thread()[hash % BOUNDS];
-    if (keeps && bound->op == op && bound->n_in == n_in && bound->n_out == n_out &&
-        has_dims(bound, 0, in, n_in) && has_dims(bound, n_in, out, n_out)) {
-        *b = bound->binding;
-        return true;
-    }
-    if (!sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, NULL, b, loc, d))
-        return false;
-    if (!keeps) return true;
-    *bound = (BoundShape){.op = op, .n_in = n_in, .n_out = n_out, .binding = *b};
-    keep_dims(bound, 0, in, n_in);
-    keep_dims(bound, n_in, out, n_out);
-    return true;
+    const Binding *bound = op_bound(op, in, n_in, out, n_out, b, loc, d);
+    if (bound != NULL && bound != b) *b = *bound;
+    return bound != NULL;
 }
 
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS])
@@ -105,9 +133,21 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
     return sig_output_dims(&op_info(op)->sig, b, j, dim);
 }
 
+/* The lower-case letters that may be split, as a set, are found once for each op. Threads may find
+ * the same set at the same time, because it depends on the op alone. */
 bool op_may_split(OpKind op, char letter)
 {
-    return sig_may_split(&op_info(op)->sig, letter);
+    enum { KNOWN = 1 << 30 };
+    static uint32_t letters[OP_COUNT];
+    if (letter < 'a' || letter > 'z') return false;
+    uint32_t may = __atomic_load_n(&letters[op], __ATOMIC_RELAXED);
+    if (may == 0) {
+        const Signature *sig = &op_info(op)->sig;
+        may = KNOWN;
+        for (char l = 'a'; l <= 'z'; l++) may |= (uint32_t)sig_may_split(sig, l) << (l - 'a');
+        __atomic_store_n(&letters[op], may, __ATOMIC_RELAXED);
+    }
+    return may >> (letter - 'a') & 1;
 }
 
 bool op_lies_along(OpKind op, uint32_t i)

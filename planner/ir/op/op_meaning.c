@@ -83,15 +83,39 @@ static bool makes(OpKind op, IndexRole role)
     return op_dim(op, op_info(op)->sig.n_in, role) >= 0;
 }
 
-bool op_sends_tokens(OpKind op)
+static bool sends_tokens(OpKind op)
 {
     return !op_is_gradient(op) && !reads_rooms(op) && op_dim(op, 0, INDEX_tokens) >= 0 &&
            makes(op, INDEX_rooms);
 }
 
-bool op_collects_tokens(OpKind op)
+static bool collects_tokens(OpKind op)
 {
     return !op_is_gradient(op) && reads_rooms(op) && makes(op, INDEX_tokens);
+}
+
+/* The answers to the questions that passes ask about every node. They are found once for each op.
+ * Threads may find the same answers at the same time, because they depend on the op alone. */
+enum { KNOWN = 1, SENDS = 2, COLLECTS = 4 };
+static uint8_t answers_about(OpKind op)
+{
+    static uint8_t answers[OP_COUNT];
+    uint8_t known = __atomic_load_n(&answers[op], __ATOMIC_RELAXED);
+    if (known != 0) return known;
+    known =
+        (uint8_t)(KNOWN | (sends_tokens(op) ? SENDS : 0) | (collects_tokens(op) ? COLLECTS : 0));
+    __atomic_store_n(&answers[op], known, __ATOMIC_RELAXED);
+    return known;
+}
+
+bool op_sends_tokens(OpKind op)
+{
+    return answers_about(op) & SENDS;
+}
+
+bool op_collects_tokens(OpKind op)
+{
+    return answers_about(op) & COLLECTS;
 }
 
 bool op_counts_choices(OpKind op)

@@ -5,6 +5,7 @@
  * (float8_backward.c). */
 #include <assert.h>
 
+#include "planner/ir/op/bound.h"
 #include "planner/passes/graph/float8.h"
 #include "planner/passes/graph/spectral.h"
 
@@ -54,10 +55,12 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     n->layer = f.layer;
     n->stage = f.stage;
     n->region = f.region;
-    Binding fb, nb;
-    if (!graph_bind(g, &f, &fb, job->diag) || !graph_bind(g, n, &nb, job->diag)) return false;
+    Binding own[2];
+    const Binding *fb = graph_bound(g, &f, &own[0], job->diag);
+    const Binding *nb = fb != NULL ? graph_bound(g, n, &own[1], job->diag) : NULL;
+    if (nb == NULL) return false;
     for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++)
-        n->split[a] = follow_letter(&f, &fb, w, &nb, f.split[a]);
+        n->split[a] = follow_letter(&f, fb, w, nb, f.split[a]);
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/op/bound.h"
 #include "planner/passes/pass.h"
 
 enum {
@@ -30,17 +31,17 @@ static bool find_partial(Job *job)
     AxisSet *summed = arena_array(job->scratch, g->tensors.n, sizeof *summed);
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        Binding b;
-        bool bound = false;
+        Binding own;
+        const Binding *b = NULL;
         for (uint32_t j = 0; j < n->n_out; j++) {
             TensorId p = g->tensors.at[n->out[j]].grad_of;
             if (!p || !tensor_trains(&g->tensors.at[p])) continue;
-            if (!bound && !graph_bind(g, n, &b, job->diag)) return false;
-            bound = true;
+            if (b == NULL) b = graph_bound(g, n, &own, job->diag);
+            if (b == NULL) return false;
             for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
                 if (job->data_axes >> a & 1) continue;
                 bool partial =
-                    layout_is_partial(op_axis_layout(n->op, &b, n->n_in + j, n->split[a]));
+                    layout_is_partial(op_axis_layout(n->op, b, n->n_in + j, n->split[a]));
                 AxisSet *set = partial ? &g->tensors.at[p].partial : &summed[p];
                 *set = (AxisSet)(*set | 1u << a);
             }

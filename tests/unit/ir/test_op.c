@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "planner/ir/op/bound.h"
 #include "planner/ir/op/op_private.h"
 #include "planner/ir/window.h"
 
@@ -486,6 +487,41 @@ static void an_output_to_derive_is_not_a_scalar(void **state)
     }
 }
 
+/* Binds x W for a weight of this width. */
+static const Binding *bound_of_width(int64_t width, Binding *own)
+{
+    const Dims in[] = {DIMS(2, 3, 4), DIMS(4, width)}, out = DIMS(2, 3, width);
+    return op_bound(OP_linear, in, 2, &out, 1, own, (Loc){NULL, 0}, NULL);
+}
+
+/* Binds more shapes than can be stored, so that stored bindings are replaced. */
+static void a_returned_binding_survives_the_next_one(void **state)
+{
+    (void)state;
+    const OpInfo *info = op_info(OP_linear);
+    Binding own[2], fresh;
+    const Binding *before = bound_of_width(3, &own[0]);
+    for (int64_t width = 4; width < 4000; width++) {
+        const Dims in[] = {DIMS(2, 3, 4), DIMS(4, width - 1)}, out = DIMS(2, 3, width - 1);
+        const Binding *next = bound_of_width(width, &own[width % 2]);
+        assert_true(sig_bind(&info->sig, info->name, info->signature, in, 2, &out, 1, NULL, &fresh,
+                             (Loc){NULL, 0}, NULL));
+        assert_non_null(next);
+        assert_memory_equal(before, &fresh, sizeof fresh);
+        before = next;
+    }
+}
+
+static void stored_answers_equal_those_of_the_signature(void **state)
+{
+    (void)state;
+    for (int op = OP_none + 1; op < OP_COUNT; op++)
+        for (int letter = 1; letter < 128; letter++)
+            for (int twice = 0; twice < 2; twice++)
+                assert_int_equal(op_may_split((OpKind)op, (char)letter),
+                                 sig_may_split(&op_info((OpKind)op)->sig, (char)letter));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +536,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_stored_binding_is_found_only_for_equal_shapes, setup,
                                         teardown),
         cmocka_unit_test(an_output_to_derive_is_not_a_scalar),
+        cmocka_unit_test(a_returned_binding_survives_the_next_one),
+        cmocka_unit_test(stored_answers_equal_those_of_the_signature),
         cmocka_unit_test(a_windowed_dimension_binds_both_sizes),
         cmocka_unit_test(windows_read_the_rows_of_their_taps),
         cmocka_unit_test(composite_dimensions_bind_their_factors),
