@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "planner/ir/init.h"
+#include "planner/ir/op/bound.h"
 #include "planner/passes/pass.h"
 
 static bool fail(Diag *d, const char *pass, Loc loc, const char *what, const char *name)
@@ -37,15 +38,16 @@ static bool names_exist(const Graph *g, const Node *n)
 
 static bool node_fits(const Graph *g, const Node *n, uint32_t n_axes, Diag *d)
 {
-    Binding b;
+    Binding own;
     for (uint32_t i = 0; i < n->n_in; i++)
         if (n->in[i] == 0 || n->in[i] >= g->tensors.n) return false;
     for (uint32_t j = 0; j < n->n_out; j++)
         if (n->out[j] == 0 || n->out[j] >= g->tensors.n) return false;
-    if (!graph_bind(g, n, &b, d)) return false;
+    const Binding *b = graph_bound(g, n, &own, d);
+    if (b == NULL) return false;
     for (uint32_t a = 0; a < MAX_AXES; a++)
         if (n->split[a] &&
-            (a >= n_axes || b.size[(int)n->split[a]] == 0 || !op_may_split(n->op, n->split[a])))
+            (a >= n_axes || b->size[(int)n->split[a]] == 0 || !op_may_split(n->op, n->split[a])))
             return false;
     return names_exist(g, n);
 }
@@ -86,6 +88,18 @@ static bool same_node(const Node *x, const Node *y)
     return SAME_FIELDS(x, y, Node, op, split) && same_loc(&x->loc, &y->loc);
 }
 
+/* Returns the first of the records [i, n) that may have changed. Compares all bytes, and several
+ * records at a time, because few passes change many records. */
+#define FIRST_CHANGED(x, y, i, n) first_changed(x, y, i, n, sizeof *(x))
+static uint32_t first_changed(const void *x, const void *y, uint32_t i, uint32_t n, size_t size)
+{
+    enum { CHUNK = 16 };
+    const char *a = x, *b = y;
+    while (n - i >= CHUNK && memcmp(a + i * size, b + i * size, CHUNK * size) == 0) i += CHUNK;
+    while (i < n && memcmp(a + i * size, b + i * size, size) == 0) i++;
+    return i;
+}
+
 /* Checks the tensors that have changed since the last check, and copies them. Sets *resized to true
  * if the size of a tensor has changed. */
 static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bool *resized)
@@ -96,6 +110,8 @@ static bool tensors_fit(const Job *job, CheckedGraph *last, const char *pass, bo
     last->tensors.n = known;
     list_reserve(last->arena, &last->tensors, g->tensors.n - known);
     for (TensorId t = 0; t < g->tensors.n; t++) {
+        if (t < known) t = FIRST_CHANGED(last->tensors.at, g->tensors.at, t, known);
+        if (t == g->tensors.n) break;
         const Tensor *now = &g->tensors.at[t];
         Tensor *old = &last->tensors.at[t];
         if (t < known && same_tensor(old, now)) continue;
@@ -126,6 +142,8 @@ static bool nodes_fit(const Job *job, CheckedGraph *last, const char *pass, bool
     last->nodes.n = known;
     list_reserve(last->arena, &last->nodes, g->nodes.n - known);
     for (NodeId id = 0; id < g->nodes.n; id++) {
+        if (!all && id < known) id = FIRST_CHANGED(last->nodes.at, g->nodes.at, id, known);
+        if (id == g->nodes.n) break;
         const Node *n = &g->nodes.at[id];
         Node *old = &last->nodes.at[id];
         if (!all && id < known && same_node(n, old)) continue;
