@@ -19,9 +19,13 @@ void blocks_find(Lower *l);
 bool blocks_same_gather(const Lower *l, UnitId a, UnitId b);
 
 /* ---- state.c */
-/* Compares the state of the lowering in `block` and in the two blocks after it, at the beginning of
- * a run. Returns true if the numbers in it grow by equal steps from block to block. */
-bool state_in_step(const Lower *l, const BlockRun *run, uint32_t block);
+typedef struct RunTensors RunTensors;
+/* Lists the tensors of a run. Returns NULL if their numbers do not differ by equal steps. */
+RunTensors *blocks_tensors(const Lower *l, const BlockRun *run);
+/* Compares the state of the lowering at the beginning of a run. Sets same[k] to true if the state
+ * of blocks k - 1, k and k + 1 differs by equal steps. Sets it for all blocks except the first and
+ * the last. */
+void blocks_compare(const Lower *l, const BlockRun *run, const RunTensors *tensors, bool *same);
 
 /* ---- repeat.c */
 /* Prepares the copying of the runs in l->blocks. */

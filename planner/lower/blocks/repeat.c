@@ -48,8 +48,9 @@ typedef struct BlockCopier {
     /* [block]: when the run began, the states of the block before it, of this one and of the next
      * one differed by equal steps (state.c) */
     bool *same;
-    UnitState *units; /* [unit]: its state when the run began */
-    uint32_t *kind;   /* [unit]: equal for units that are gathered by the same instructions */
+    RunTensors **tensors; /* [run]: its tensors; NULL: they are not listed yet */
+    UnitState *units;     /* [unit]: its state when the run began */
+    uint32_t *kind;       /* [unit]: equal for units that are gathered by the same instructions */
 } BlockCopier;
 
 /* ---- recording states */
@@ -57,8 +58,10 @@ typedef struct BlockCopier {
 static void begin_run(Lower *l, const BlockRun *run)
 {
     BlockCopier *r = l->repeat;
+    RunTensors **tensors = &r->tensors[run - l->blocks.at];
+    if (*tensors == NULL) *tensors = blocks_tensors(l, run);
     r->same = arena_array(l->scratch, run->n, sizeof *r->same);
-    for (uint32_t k = 1; k + 1 < run->n; k++) r->same[k] = state_in_step(l, run, k - 1);
+    if (*tensors != NULL) blocks_compare(l, run, *tensors, r->same);
     memcpy(r->units, l->unit.of, l->g->units.n * sizeof *r->units);
     for (ChangedPart part = 0; part < PART_COUNT; part++) {
         const StepWords now = steps_part(l, part, r->first_version);
@@ -389,6 +392,7 @@ void repeat_prepare(Lower *l)
     l->repeat = arena_alloc(l->scratch, sizeof *l->repeat);
     l->repeat->kind = find_kinds(l);
     l->repeat->units = arena_array(l->scratch, l->g->units.n, sizeof *l->repeat->units);
+    l->repeat->tensors = arena_array(l->scratch, l->blocks.n, sizeof *l->repeat->tensors);
     l->repeat->run_of = arena_array(l->scratch, l->g->nodes.n, sizeof *l->repeat->run_of);
     for (uint32_t i = 0; i < l->blocks.n; i++)
         for (uint32_t k = 0; k < l->blocks.at[i].n; k++)

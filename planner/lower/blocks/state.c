@@ -47,7 +47,6 @@ static bool value_in_step(const Lower *l, TensorId a, TensorId b, TensorId c)
     const GradState *x = &l->grad.of[a], *y = &l->grad.of[b], *z = &l->grad.of[c];
     const uint32_t *first = l->value.versions_of;
     const BufferId *of_step = l->value.of_step;
-    if (a == c) return true;
     return versions_in_step(l, first[a], first[b], first[c]) &&
            in_step(of_step[a], of_step[b], of_step[c]) && y->n_expected == z->n_expected &&
            y->n_arrived == z->n_arrived && y->n_uses == z->n_uses &&
@@ -104,32 +103,86 @@ static bool param_in_step(const Lower *l, TensorId a, TensorId b, TensorId c, Un
                          (BufferId[]){x->full_grad, y->full_grad, z->full_grad});
 }
 
-/* Compares the inputs and outputs of nodes id, id + step and id + 2 * step. In a backward run, the
- * forward nodes of the next block have smaller numbers. `step` is then negative modulo 2^32, so the
- * sums wrap around. */
-static bool node_in_step(const Lower *l, NodeId id, uint32_t step, Units3 *equal)
+/* ---- the tensors of a run */
+
+/* A tensor of the first block, and the distance of its counterpart in the next block. */
+typedef struct StepTensor {
+    TensorId first;
+    uint32_t step;
+} StepTensor;
+
+/* The tensors that differ from block to block. Each is listed once, although several nodes of a
+ * block may read it. */
+struct RunTensors {
+    LIST(StepTensor) values, params;
+    uint32_t *listed; /* [tensor]: its step, if it is the first of a list's entry; otherwise 0 */
+};
+
+/* Lists argument `a` of node `id` of the first block. `b` is the same argument in the next block.
+ * A tensor that all blocks share needs no comparison. */
+static void list_tensor(const Lower *l, RunTensors *run, TensorId a, TensorId b)
 {
-    const Node *nodes = l->g->nodes.at;
-    const Node *x = &nodes[id], *y = &nodes[id + step], *z = &nodes[id + 2 * step];
+    const StepTensor tensor = {a, b - a};
+    if (tensor.step == 0 || run->listed[a] == tensor.step) return;
+    run->listed[a] = tensor.step;
+    if (l->g->tensors.at[a].role == ROLE_param)
+        list_push(l->scratch, &run->params, tensor);
+    else
+        list_push(l->scratch, &run->values, tensor);
+}
+
+/* True if the arguments of node x, y and z differ by equal steps. */
+static bool args_in_step(const Node *x, const Node *y, const Node *z)
+{
     for (uint32_t j = 0; j < x->n_out; j++)
-        if (!value_in_step(l, x->out[j], y->out[j], z->out[j])) return false;
-    for (uint32_t i = 0; i < x->n_in; i++) {
-        const TensorId a = x->in[i], b = y->in[i], c = z->in[i];
-        if (l->g->tensors.at[a].role != ROLE_param ? !value_in_step(l, a, b, c)
-                                                   : !param_in_step(l, a, b, c, equal))
-            return false;
-    }
+        if (z->out[j] - y->out[j] != y->out[j] - x->out[j]) return false;
+    for (uint32_t i = 0; i < x->n_in; i++)
+        if (z->in[i] - y->in[i] != y->in[i] - x->in[i]) return false;
     return true;
 }
 
-bool state_in_step(const Lower *l, const BlockRun *run, uint32_t block)
+/* Lists the arguments of node `id`, which has a counterpart `step` nodes later in each of n blocks.
+ * Returns false if the arguments do not differ by equal steps. In a backward run, the forward nodes
+ * of the next block have smaller numbers. `step` is then negative modulo 2^32, so the sums wrap
+ * around. */
+static bool list_node(const Lower *l, RunTensors *run, NodeId id, uint32_t step, uint32_t n)
 {
-    const NodeId first = run->first + block * run->length,
-                 forward = run->forward + block * run->forward_step;
-    Units3 equal = {0, 0, 0};
-    for (uint32_t i = 0; i < run->length; i++)
-        if (!node_in_step(l, first + i, run->length, &equal)) return false;
-    for (uint32_t i = 0; forward != first && i < run->forward_length; i++)
-        if (!node_in_step(l, forward + i, run->forward_step, &equal)) return false;
+    const Node *nodes = l->g->nodes.at, *x = &nodes[id], *y = &nodes[id + step];
+    for (uint32_t k = 2; k < n; k++)
+        if (!args_in_step(&nodes[id + (k - 2) * step], &nodes[id + (k - 1) * step],
+                          &nodes[id + k * step]))
+            return false;
+    for (uint32_t j = 0; j < x->n_out; j++) list_tensor(l, run, x->out[j], y->out[j]);
+    for (uint32_t i = 0; i < x->n_in; i++) list_tensor(l, run, x->in[i], y->in[i]);
     return true;
+}
+
+RunTensors *blocks_tensors(const Lower *l, const BlockRun *run)
+{
+    RunTensors *tensors = arena_alloc(l->scratch, sizeof *tensors);
+    tensors->listed = arena_array(l->scratch, l->g->tensors.n, sizeof *tensors->listed);
+    for (uint32_t i = 0; i < run->length; i++)
+        if (!list_node(l, tensors, run->first + i, run->length, run->n)) return NULL;
+    for (uint32_t i = 0; run->forward != run->first && i < run->forward_length; i++)
+        if (!list_node(l, tensors, run->forward + i, run->forward_step, run->n)) return NULL;
+    return tensors;
+}
+
+void blocks_compare(const Lower *l, const BlockRun *run, const RunTensors *tensors, bool *same)
+{
+    for (uint32_t k = 1; k + 1 < run->n; k++) same[k] = true;
+    for (uint32_t i = 0; i < tensors->values.n; i++) {
+        const uint32_t step = tensors->values.at[i].step;
+        TensorId t = tensors->values.at[i].first;
+        for (uint32_t k = 1; k + 1 < run->n; k++, t += step)
+            same[k] = same[k] && value_in_step(l, t, t + step, t + 2 * step);
+    }
+    for (uint32_t k = 1; k + 1 < run->n; k++) {
+        Units3 equal = {0, 0, 0};
+        for (uint32_t i = 0; i < tensors->params.n && same[k]; i++) {
+            const uint32_t step = tensors->params.at[i].step;
+            const TensorId t = tensors->params.at[i].first + (k - 1) * step;
+            same[k] = param_in_step(l, t, t + step, t + 2 * step, &equal);
+        }
+    }
 }
