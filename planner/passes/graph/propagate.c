@@ -3,6 +3,7 @@
  * split decides. Otherwise the first split input decides. If no input is split, an output whose
  * layout a pass has requested decides. */
 #include <assert.h>
+#include <string.h>
 
 #include "planner/ir/layout/rows.h"
 #include "planner/passes/pass.h"
@@ -245,35 +246,138 @@ static void place_rows(Job *job, const Node *n)
                              (uint32_t)attrs->top_k, (uint32_t)(bound + 0.5));
 }
 
+/* Chooses the splits of node n, and places its outputs. */
+static bool place_node(Job *job, Node *n, AxisSet scatters)
+{
+    Graph *g = &job->plan->graph;
+    const Mesh *mesh = &job->plan->mesh;
+    Binding b;
+    if (!graph_bind(g, n, &b, job->diag)) return false;
+    place_rows(job, n);
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        n->split[a] = split_of(job, n, &b, a);
+        if (n->split[a] && !op_may_split(n->op, n->split[a])) {
+            diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
+                       "%s needs index %c whole on each rank, but its parameter is split along "
+                       "it over %s",
+                       op_info(n->op)->name, n->split[a], mesh->axis[a].text);
+            return false;
+        }
+        for (uint32_t j = 0; j < n->n_out; j++)
+            if (!place_output(job, n, &b, j, a)) return false;
+        if ((op_mixes_tokens(n->op) && job->context.heads_axes >> a & 1) ||
+            (op_keeps_state(n->op) && job->context.scan_axes >> a & 1) ||
+            (op_collects_tokens(n->op) && scatters >> a & 1))
+            put_back(job, n, a);
+    }
+    for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
+    pad_outputs(g, n, &b);
+    return true;
+}
+
+/* ---- equal blocks ----
+ * Placing a node reads its op and attributes, and of its tensors only the fields that same_place
+ * compares. So a node gets the result of an earlier node if all of these are equal. The earlier
+ * node is the one at the same place in the block before. */
+
+/* The fields of an output that placing its node reads, and that it then changes. */
+typedef struct Place {
+    Layout use;
+    DealId deal[MAX_DIMS];
+    bool use_is_fixed;
+} Place;
+
+static Place place_of(const Tensor *t)
+{
+    Place place;
+    memset(&place, 0, sizeof place); /* places are compared as bytes */
+    place.use = t->use;
+    memcpy(place.deal, t->deal, sizeof place.deal);
+    place.use_is_fixed = t->use_is_fixed;
+    return place;
+}
+
+static bool same_size(const Tensor *x, const Tensor *y)
+{
+    return x->n_dims == y->n_dims && memcmp(x->dim, y->dim, x->n_dims * sizeof *x->dim) == 0;
+}
+
+/* True if two inputs are equal in all fields that placing a node reads. */
+static bool same_place(const Graph *g, TensorId a, TensorId b)
+{
+    const Tensor *x = &g->tensors.at[a], *y = &g->tensors.at[b];
+    return a == b ||
+           (x->role == y->role && same_size(x, y) && memcmp(&x->use, &y->use, sizeof x->use) == 0 &&
+            memcmp(x->deal, y->deal, sizeof x->deal) == 0 && x->use_is_fixed == y->use_is_fixed &&
+            !graph_weight(g, a) == !graph_weight(g, b));
+}
+
+/* True if node n gets the same splits and places as node m. `before` has the places of m's outputs
+ * before m was placed. */
+static bool is_equal(const Graph *g, const Node *m, const Node *n, const Place *before)
+{
+    if (m->op != n->op || m->attrs != n->attrs || m->n_in != n->n_in || m->n_out != n->n_out)
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!same_place(g, m->in[i], n->in[i])) return false;
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const Place place = place_of(&g->tensors.at[n->out[j]]);
+        if (!same_size(&g->tensors.at[m->out[j]], &g->tensors.at[n->out[j]]) ||
+            memcmp(&before[m->out[j]], &place, sizeof place) != 0)
+            return false;
+    }
+    return true;
+}
+
+static void place_like(Graph *g, const Node *m, Node *n)
+{
+    memcpy(n->split, m->split, sizeof n->split);
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const Tensor *from = &g->tensors.at[m->out[j]];
+        Tensor *to = &g->tensors.at[n->out[j]];
+        to->use = from->use;
+        memcpy(to->deal, from->deal, sizeof to->deal);
+    }
+}
+
+/* The newest blocks: the first node of the newest one, and of the one before it; 0: none. */
+typedef struct BlockStarts {
+    NodeId first, before;
+} BlockStarts;
+
+/* Returns the node at the place of node `id` in the block before; 0 if there is none. */
+static NodeId equal_candidate(const Graph *g, BlockStarts *blocks, NodeId id)
+{
+    const uint32_t layer = g->nodes.at[id].layer;
+    if (layer != g->nodes.at[id - 1].layer) {
+        blocks->before = blocks->first;
+        blocks->first = layer != 0 ? id : 0;
+    }
+    if (blocks->first == 0 || blocks->before == 0) return 0;
+    const NodeId candidate = id - (blocks->first - blocks->before);
+    return candidate < blocks->first ? candidate : 0;
+}
+
 bool pass_propagate(Job *job)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
     const AxisSet tokens = mesh_axes_of(mesh, axes_cutting(INDEX_tokens)),
                   scatters = (AxisSet)((job->context.rooms_axes | job->context.lent_axes) & tokens);
+    Place *before = arena_array(job->scratch, g->tensors.n, sizeof *before);
+    BlockStarts blocks = {0, 0};
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
-        Binding b;
-        if (!graph_bind(g, n, &b, job->diag)) return false;
-        place_rows(job, n);
-        for (uint32_t a = 0; a < mesh->n_axes; a++) {
-            n->split[a] = split_of(job, n, &b, a);
-            if (n->split[a] && !op_may_split(n->op, n->split[a])) {
-                diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
-                           "%s needs index %c whole on each rank, but its parameter is split along "
-                           "it over %s",
-                           op_info(n->op)->name, n->split[a], mesh->axis[a].text);
-                return false;
-            }
+        const NodeId m = job->options.every_block ? 0 : equal_candidate(g, &blocks, id);
+        if (m != 0 && is_equal(g, &g->nodes.at[m], n, before)) {
             for (uint32_t j = 0; j < n->n_out; j++)
-                if (!place_output(job, n, &b, j, a)) return false;
-            if ((op_mixes_tokens(n->op) && job->context.heads_axes >> a & 1) ||
-                (op_keeps_state(n->op) && job->context.scan_axes >> a & 1) ||
-                (op_collects_tokens(n->op) && scatters >> a & 1))
-                put_back(job, n, a);
+                before[n->out[j]] = before[g->nodes.at[m].out[j]];
+            place_like(g, &g->nodes.at[m], n);
+            continue;
         }
-        for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
-        pad_outputs(g, n, &b);
+        for (uint32_t j = 0; j < n->n_out; j++)
+            before[n->out[j]] = place_of(&g->tensors.at[n->out[j]]);
+        if (!place_node(job, n, scatters)) return false;
     }
     exchange_at_once(job);
     return true;
