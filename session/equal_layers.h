@@ -1,4 +1,5 @@
-/* Finds how the layers of a model repeat. */
+/* Finds out how the layers of a model repeat, by comparing hashes of the nodes of each layer. A
+ * bound can then be computed from a model with fewer layers (bound_layers.c). */
 #ifndef TANDEM_SESSION_EQUAL_LAYERS_H
 #define TANDEM_SESSION_EQUAL_LAYERS_H
 

@@ -12,7 +12,7 @@
 
 typedef struct SweepProcess {
     Script script;
-    Draft draft; /* knows the names of files, which locations need */
+    Draft draft; /* only for its list of file names, which locations in messages need */
     Arena *arena;
     Loc plan; /* the line of the key `plan` */
     /* "sweep" or "plan", the kind of table that the script returned; NULL: not received yet */
