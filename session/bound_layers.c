@@ -2,10 +2,10 @@
  * of layers on each stage (most models have a period of one layer). Each further period adds at
  * least as much time and memory as the difference between the two plans.
  *
- * The reason: the step time is the longest path through the program. In equal layers a path can run
- * in the same way, so a path of the larger plan stays a path if its piece in one period is
- * repeated. This holds if nothing else uses the network and the devices, and if a kernel's time
- * does not depend on the number of layers. A test compares the bounds with whole plans.
+ * The reason: the step time is the longest path through the program. A path can run through equal
+ * layers in the same way. So a path stays a path if its piece in one period is repeated. This holds
+ * if nothing else uses the network and the devices, and if a kernel's time does not depend on the
+ * number of layers. A test compares the bounds with whole plans.
  */
 #include "session/bound_layers.h"
 
@@ -59,9 +59,10 @@ static bool units_stay_in_layers(const Graph *g)
 }
 
 /* Returns the layers on each stage of the smaller plan, if the whole plan has `per_stage`: the
- * first layers that do not repeat, one period, and the periods that are gathered ahead, at least
- * one, because the first and the last period may differ from the others. For a bound of memory
- * (`sized`), one more: the period before, whose gradients are still being reduced. */
+ * first layers that do not repeat, one period, and the periods that are gathered ahead. At least
+ * one period counts as gathered ahead, because the first and the last period may differ from the
+ * others. A bound of memory (`sized`) needs one more: the period before, whose gradients are still
+ * being reduced. */
 static uint32_t few_layers(const Config *c, const EqualLayers *l, uint32_t per_stage, bool sized)
 {
     uint32_t ahead = 1;

@@ -48,9 +48,8 @@ typedef struct PlanFile {
     /* For a short plan with a pipeline, whose times need not repeat: the programs of all
      * micro-batches, which are simulated. Their buffers have no offsets. NULL: not needed. */
     const Plan *whole;
-    /* for a short plan: its proof and its memory do not hold for the whole step, because the
-     * buffers of further micro-batches would get other offsets, or a pipeline's programs do not
-     * repeat */
+    /* for a short plan: its proof and its memory do not hold for the whole step. Either buffers of
+     * further micro-batches would get other offsets, or a pipeline's programs do not repeat */
     bool unsettled;
     Recipe recipe;      /* how to build the plan again; empty for a plan from text */
     KnownHeld *memory;  /* where the memory is remembered; NULL: computed each time */
@@ -179,8 +178,8 @@ void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);
 void session_settle(PlanFile *file, Diag *d);
 
 /* ---- fewer.c: computes a step of many micro-batches from a short plan ---- */
-/* Returns the number of micro-batches for a short plan, from which the step of this configuration
- * can be computed, because each further micro-batch does the same as an earlier one. Returns 0 if
+/* Returns the number of micro-batches for a short plan of this configuration. The whole step can be
+ * computed from it, because each further micro-batch does the same as an earlier one. Returns 0 if
  * that would not save enough, or if the cluster is this machine. by_period: only times need to
  * repeat; otherwise a pipeline's programs and offsets must, too (plan_expand). */
 uint32_t session_fewer(const Config *config, bool by_period);

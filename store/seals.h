@@ -1,7 +1,7 @@
 /* Seals: a digest (64-bit hash) of each row, stored in the row. It reveals a row that another
- * program changed or that a faulty disk damaged; SQLite itself detects only malformed pages. A row
- * whose digest is NULL comes from an older version of Tandem or from another program, and is not
- * checked, except in the table `proof`, which is newer than digests: there it is an error.
+ * program changed or that a faulty disk damaged; SQLite itself detects only malformed pages. If the
+ * digest is NULL, an older version of Tandem or another program wrote the row, and it is not
+ * checked. Only in the table `proof`, which is newer than digests, a missing digest is an error.
  *
  * The rows of trace, step, memory, collective and role have no digest of their own, because there
  * are many of them. They belong to a row of `run` or `plan`, their owner, which stores the sum of

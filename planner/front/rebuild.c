@@ -353,8 +353,9 @@ bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r)
            g->tensors.at[g->loss].role == ROLE_loss;
 }
 
-/* A parameter that a matrix product reads, such as an embedding table that is also the head, is not
- * only an input embedding, so the MFU must count its FLOPs. */
+/* Clears input_embedding of each parameter that a matrix product reads, such as an embedding table
+ * that is also the head's weight. The MFU leaves out input embeddings, but must count the FLOPs of
+ * this product. */
 static void find_embeddings(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {

@@ -7,9 +7,9 @@
 #include "planner/base/diag.h"
 
 /* Looks at the diagnostics d->items[first], d->items[first + 1], ... For an error whose rule is in
- * the table of blame.c: if one of the settings `set` [n], such as "mesh.tp=4", gave a value that
- * the rule compares, sets the error's location to this setting (to the last one, if several did).
- * Other errors keep their location. */
+ * the table of blame.c, looks for a setting in `set` [n], such as "mesh.tp=4", that gave a value
+ * which the rule compares. The last such setting becomes the error's location. Other errors keep
+ * their location. */
 void front_blame_settings(const char *const *set, uint32_t n, uint32_t first, Diag *d);
 
 /* Returns the values that rule i of the table in blame.c compares, such as "batch.global

@@ -19,7 +19,8 @@ enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
 
 /* True if the script has used up its memory. Near the limit, every refused allocation makes Lua
  * collect garbage and ask again. If several collections in a row free almost nothing, the script
- * would go on like this until its time is up, and the error would name time instead of memory. */
+ * would continue like this until its time is up. The error would then name time instead of memory.
+ */
 static bool is_spent(Child *c)
 {
     bool asked_again = c->collected;

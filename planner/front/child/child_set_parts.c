@@ -22,8 +22,8 @@ static lua_Integer count_in(lua_State *L, const char *key)
     return n > 0 ? n : 1;
 }
 
-/* cluster=dgx_h200: sets a cluster of the library, with as many nodes as its nodes need to have at
- * least as many devices as the plan's cluster. */
+/* cluster=dgx_h200: replaces the plan's cluster by one of the library, with enough nodes to have at
+ * least as many devices. */
 void child_set_cluster(Child *c, const char *name)
 {
     lua_State *L = c->L;
