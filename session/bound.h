@@ -28,7 +28,7 @@ uint32_t bound_microbatches(const Config *config);
  * whole plan. */
 uint64_t bound_bytes(const Plan *few, bool all);
 
-/* ---- shared by the files of the bounds */
+/* ---- bound_needed.c */
 /* Sets needed[t] for each tensor t that the gradients of node `n` read. */
 void bound_mark_needed(const Node *n, bool *needed);
 /* True if ac{} puts this node into a region (config.h), so that its outputs may be recomputed

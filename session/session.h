@@ -126,10 +126,6 @@ PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions 
 /* Returns the plan as text, with the script lines of its instructions. */
 const char *session_text(const PlanFile *file, Arena *arena);
 
-/* Returns the memory of a device, and the part of it that no plan may use [bytes]. */
-Capacity session_capacity(const PlanFile *file, Arena *arena);
-/* Reports "does-not-fit" if the plan needs more memory than a device has. */
-void session_fit(const PlanFile *file, Arena *arena, Diag *d);
 /* Computes the id of a plan that was loaded with `unproven`. */
 void session_identify(PlanFile *file);
 
@@ -142,10 +138,6 @@ PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *
  * Returns false after reporting diagnostics. */
 bool session_mesh(const char *path, const PlanOptions *options, Arena *arena, Config *config,
                   Mesh *mesh, Diag *d);
-
-/* Proves a loaded plan. Unless `unfitted`, also checks that it fits, if it has a cluster. Returns
- * false if it is not proven; a plan that does not fit only adds an error to `d`. */
-bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 
 /* True if configurations `a` and `b` of one script, which differ in their runtime, certainly
  * compile to equal programs. plan: the plan of `a`. */
@@ -170,6 +162,13 @@ void reuse_free(PlanReuse *reuse);            /* `reuse` may be NULL */
 uint32_t reuse_count(const PlanReuse *reuse); /* number of times that a plan was reused */
 
 /* ---- proof.c ---- */
+/* Returns the memory of a device, and the part of it that no plan may use [bytes]. */
+Capacity session_capacity(const PlanFile *file, Arena *arena);
+/* Reports "does-not-fit" if the plan needs more memory than a device has. */
+void session_fit(const PlanFile *file, Arena *arena, Diag *d);
+/* Proves a loaded plan. Unless `unfitted`, also checks that it fits, if it has a cluster. Returns
+ * false if it is not proven; a plan that does not fit only adds an error to `d`. */
+bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 /* Starts a thread that proves the plan and, unless `unfitted`, checks that it fits. The caller must
  * not change the plan before session_settle. */
 void session_begin_proof(PlanFile *file, bool unfitted, Arena *arena);

@@ -73,16 +73,4 @@ const Device *kernel_row_device(KernelDevices *devices, const char *name);
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit);
 
-/* Does the work of kernel_row for kernels other than single products and attention
- * (kernel_row_composite.c). Sets *known if `kernel` is one of these kernels. */
-const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
-                                 bool *known);
-/* Returns the number that follows "name=" in the cell `shape`, or `otherwise` if the cell has no
- * such name. */
-double kernel_row_number(const char *shape, const char *name, double otherwise);
-/* Returns the time of a row. If the row gives only a rate, returns the time of `flops` FLOPs at
- * this rate. If it gives only a bandwidth, returns the time of `bytes` bytes at this bandwidth.
- * Returns NAN if it gives none of these. */
-double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes);
-
 #endif

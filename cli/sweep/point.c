@@ -41,48 +41,6 @@ static const Diagnostic *first_error(const Diag *d, bool infeasible)
     return NULL;
 }
 
-static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, const Prediction *p)
-{
-    const RunRecord *r = &p->record;
-    json_text(row, "plan_id", hash_hex(cli->arena, r->plan));
-    json_count(row, "ranks", r->n_ranks);
-    json_count(row, "peak_bytes", r->peak_bytes);
-    json_count(row, "unit_bytes", unit_bytes(r));
-    if (config_pass(&file->config, PASS_fsdp2) != NULL) json_put(row, "fsdp2", json_true());
-    json_count(row, "run", (uint64_t)p->id);
-    json_count(row, "step_ps", (uint64_t)r->step_ps);
-    json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);
-    double speed = r->tokens_per_s_per_device * r->n_ranks;
-    json_number(row, "tokens_per_s", speed);
-    json_number(row, "tokens_per_s_per_device", r->tokens_per_s_per_device);
-    json_number(row, "mfu", r->mfu);
-    json_text(row, "trust", trust_text(cli->arena, &p->trust));
-    double usd_per_s = price_of(cli, &file->config.cluster) * r->n_ranks / 3600;
-    json_number(row, "usd_per_token", speed > 0 ? usd_per_s / speed : 0);
-    json_number(row, "joules_per_token",
-                joules_per_token_of(cli, &file->config.cluster, r->tokens_per_s_per_device));
-    json_text(row, "counts", plan_file_counts(file));
-    json_text(row, "device", plan_file_device(file));
-}
-
-void point_status(json_t *row, SweepStatus status, const Diagnostic *error)
-{
-    json_count(row, "status", status);
-    if (error != NULL) json_put(row, "error", diagnostic_json(error));
-}
-
-/* Adds the warnings of a point to its answer, because the table shows the warnings that all points
- * share. */
-static void put_warnings(json_t *row, const Diag *d)
-{
-    json_t *list = json_array();
-    for (uint32_t i = 0; i < d->items.n; i++) {
-        const Diagnostic *item = &d->items.at[i];
-        if (item->severity == SEVERITY_warning) json_array_append_new(list, diagnostic_json(item));
-    }
-    json_put(row, "warnings", list);
-}
-
 /* Compiles and simulates a point. Proves it unless job->unproven. Returns false after diagnostics,
  * or if the plan has too few micro-batches to compute the time of the whole step. */
 static bool predict_point(const Decider *decider, Cli *one, const Config *config, Graph *graph,
@@ -161,7 +119,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Made 
         predict_fits(one, file, &prediction);
         const uint64_t held = prediction.held.process_bytes;
         if (held > 0) prediction.record.peak_bytes = held;
-        put_prediction(row, one, file, &prediction);
+        point_prediction(row, one, file, &prediction);
         if (first_error(&one->diag, true) == NULL) enter(decider, one, file, row);
         if (file->proven) json_put(row, "proven", json_true());
         made->unstored = failure != NULL;
@@ -179,7 +137,7 @@ static json_t *answer_of(const Decider *decider, Cli *one, uint32_t index, Made 
                  : error != NULL ? SWEEP_too_large
                                  : SWEEP_fits,
                  error);
-    if (!refused) put_warnings(row, &one->diag);
+    if (!refused) point_warnings(row, &one->diag);
     return row;
 }
 

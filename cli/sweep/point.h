@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "cli/predict.h"
 #include "cli/sweep/jobs.h"
 #include "cli/sweep/sweep.h"
 
@@ -69,10 +70,16 @@ typedef struct PointJob {
  * process failed or the store cannot be written. */
 bool points_decide(const PointJob *job, SweepRows *rows);
 
-/* ---- point.c, for points.c and reject.c */
+/* ---- point_row.c */
+void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
+void point_prediction(json_t *row, const Cli *cli, const PlanFile *file, const Prediction *p);
+/* Adds the warnings of a point to its answer, because the table shows the warnings that all points
+ * share. */
+void point_warnings(json_t *row, const Diag *d);
+
+/* ---- point.c, for points.c */
 /* Decides points until none is left: the work of one process. self: the PointJob. */
 void points_work(void *self, const Worker *worker);
-void point_status(json_t *row, SweepStatus status, const Diagnostic *error);
 
 /* ---- prove.c */
 /* Proves the plan of the best row of a sweep. If the proof fails, an error names the point, the row

@@ -2,7 +2,6 @@
  * checkpoints of a single training, in the order of their steps. */
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -184,7 +183,7 @@ int folder_keep(const char *save, const char *training, uint32_t keep, Arena *ar
     for (uint32_t i = 0; i < all.n; i++) {
         const FolderEntry *at = &all.at[i];
         if (at->whole && !at->old && folder_check(at->path) == 0 &&
-            strcmp(manifest_training(at->path, arena), training) == 0)
+            strcmp(checkpoint_training(at->path, arena), training) == 0)
             list_push(arena, &own, *at);
     }
     for (; own.n > keep; own.n--) {

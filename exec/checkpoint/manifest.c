@@ -251,23 +251,6 @@ static const char *whole_text(const char *path, Arena *arena, size_t *n)
     return fine ? text : NULL;
 }
 
-/* Reads only the beginning of the manifest, because the name of the training is one of its first
- * entries. */
-const char *manifest_training(const char *folder, Arena *arena)
-{
-    static const char key[] = "\"training\": \"";
-    char text[512] = {0};
-    FILE *f = fopen(arena_print(arena, "%s/%s", folder, CHECKPOINT_LISTING), "r");
-    const size_t n = f != NULL ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f != NULL) fclose(f);
-    text[n] = 0;
-    const char *at = strstr(text, key);
-    if (at == NULL) return "";
-    at += strlen(key);
-    const size_t length = strcspn(at, "\"");
-    return at[length] == '"' ? arena_print(arena, "%.*s", (int)length, at) : "";
-}
-
 static bool newer(const char *path, const json_t *root, Diag *d)
 {
     const json_t *version = json_object_get(root, "format_version");

@@ -58,10 +58,6 @@ const char *manifest_text(const Manifest *m, Arena *arena);
 /* Reads the manifest in `folder`. Reports checkpoint-damaged, checkpoint-newer. */
 bool manifest_read(const char *folder, Arena *arena, Manifest *m, Diag *d);
 
-/* Returns the name of the training to which the checkpoint in `folder` belongs; "": the manifest
- * has no such entry. */
-const char *manifest_training(const char *folder, Arena *arena);
-
 /* ---- fits.c ---- */
 /* Returns the name of the optimizer: the name of the op that updates the weights. */
 const char *checkpoint_optimizer(const Plan *plan);
@@ -72,13 +68,15 @@ bool manifest_fits(const Manifest *m, const char *folder, const Plan *plan, Aren
 uint32_t manifest_tensor(const Manifest *m, const char *name, StateKind kind);
 
 /* ---- names.c ---- */
+/* Return the last name in `path`, and the folder that contains `path`, which must not end in a
+ * slash. */
+const char *checkpoint_last_name(const char *path);
+const char *checkpoint_parent(const char *path, Arena *arena);
+/* Returns the name of the training to which the checkpoint in `folder` belongs; "": the manifest
+ * has no such entry. */
+const char *checkpoint_training(const char *folder, Arena *arena);
 const char *checkpoint_trim(const char *path, Arena *arena); /* removes slashes at the end of
                                                                 `path` */
-/* Returns the folder that contains `path`, which must not end in a slash. */
-const char *checkpoint_parent(const char *path, Arena *arena);
-/* Returns the folder of a single checkpoint: `path` itself, or the newest checkpoint in it. Returns
- * NULL after an error. Reports checkpoint-missing, checkpoint-unfinished. */
-const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d);
 /* Return the name of the folder for a step ("step-00000010"), and of the file of a rank
  * ("rank-00003.safetensors"). */
 const char *checkpoint_step_name(uint64_t step, Arena *arena);
@@ -88,6 +86,10 @@ bool checkpoint_is_step(const char *name, uint64_t *step);  /* true if `name` is
 bool checkpoint_is_whole(const char *folder, Arena *arena); /* true if the folder contains a
                                                                manifest */
 
+/* ---- find.c ---- */
+/* Returns the folder of a single checkpoint: `path` itself, or the newest checkpoint in it. Returns
+ * NULL after an error. Reports checkpoint-missing, checkpoint-unfinished. */
+const char *checkpoint_resolve(const char *path, Arena *arena, Diag *d);
 /* Adds a hint with the newest checkpoint before the damaged one at `path`. Returns false. */
 bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d);
 

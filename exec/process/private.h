@@ -102,6 +102,8 @@ bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);
  * on its stream have started theirs. */
 bool transfer_may_continue(const Process *p, uint32_t i);
 
+/* ---- end.c ---- */
+Ending process_ending(const Process *p); /* how the run ends: what a report needs */
 /* Ends the run: reports the error and aborts all ranks. */
 _Noreturn void process_end(const Process *p, const char *rule, const char *text);
 

@@ -16,29 +16,11 @@
  * take time from the rank for which it waits. */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
-static Ending ending_of(const Process *p)
-{
-    return (Ending){.plan = p->plan,
-                    .arena = p->arena,
-                    .rank = p->rank,
-                    .n_ranks = p->n_ranks,
-                    .step = (uint32_t)p->control.step,
-                    .status = p->status,
-                    .abort = p->transport->abort,
-                    .self = p->mpi};
-}
-
-void process_end(const Process *p, const char *rule, const char *text)
-{
-    Ending e = ending_of(p);
-    ending_tell(&e, rule, text);
-}
-
 static void wait_a_little(Process *p, uint32_t *polls)
 {
     double waited = (double)(clock_ps() - p->last_event) / (double)PS_PER_S;
     if (waited > p->options.timeout_s + p->more_s) {
-        Ending e = ending_of(p);
+        Ending e = process_ending(p);
         const PreparedTransfer *w = p->n_active > 0 ? p->active[0] : NULL;
         ending_timeout(&e, w ? w->comm : NULL, w ? w->pc : 0, waited);
     }

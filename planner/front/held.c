@@ -1,39 +1,9 @@
 /* The parent's side of a held script: one process answers requests for many settings, and each
  * distinct model is traced only once. */
 #include <assert.h>
-#include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "planner/front/parent.h"
-
-/* The values that determine the graph of the script's model, together with KeptTrace.model.
- * Requests with equal values share one graph. */
-typedef struct TraceKey {
-    int64_t batch, seq, channels, targets, height, width, global_batch;
-    int64_t group;
-    DType compute, param, reduce;
-    uint32_t init;
-    Denominator denominator;
-} TraceKey;
-
-typedef struct KeptTrace {
-    TraceKey key;
-    const char *model; /* settings of the request that change model.config, one in each line */
-    Graph graph;
-    bool complete;
-} KeptTrace;
-
-struct Traces {
-    Arena *arena;
-    LIST(KeptTrace *) list;
-    KeptTexts texts; /* owns strings that appear in several configurations, such as file names */
-    /* the present request's settings that change model.config, one in each line */
-    const char *model;
-};
 
 typedef struct NamedCluster {
     const char *name;
@@ -49,61 +19,6 @@ struct FrontScript {
     Traces traces;
     LIST(NamedCluster) clusters;
 };
-
-static TraceKey key_of(const Config *c, const Draft *draft)
-{
-    TraceKey key;
-    memset(&key, 0, sizeof key);
-    key.batch = c->micro_batch * config_data_ranks(c);
-    key.seq = c->seq;
-    key.channels = c->channels, key.targets = c->targets;
-    key.height = c->height, key.width = c->width;
-    key.global_batch = c->global_batch;
-    key.group = c->group;
-    key.compute = c->compute, key.param = c->param, key.reduce = c->reduce;
-    key.init = draft->init;
-    key.denominator = c->denominator;
-    return key;
-}
-
-bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b)
-{
-    const Config *c = &draft->config;
-    for (uint32_t i = 0; i < c->n_passes; i++)
-        if (c->passes[i].name == PASS_pp && c->passes[i].pp.is_own) shares = false;
-    if (!shares) return false;
-    const TraceKey key = key_of(c, draft);
-    for (uint32_t i = 0; i < traces->list.n; i++) {
-        const KeptTrace *t = traces->list.at[i];
-        if (!t->complete || memcmp(&t->key, &key, sizeof key) != 0) continue;
-        if (strcmp(t->model, traces->model) != 0) continue;
-        *b->graph = t->graph;
-        b->known = true;
-        return true;
-    }
-    b->kept = arena_alloc(traces->arena, sizeof *b->kept);
-    b->kept->key = key;
-    b->kept->model = arena_dup(traces->arena, traces->model);
-    b->arena = traces->arena;
-    graph_init(b->graph, b->arena);
-    return false;
-}
-
-/* Stores the graph that `b` has just built, for later requests. Its locations must refer to strings
- * that outlive this request. */
-static void keep(Traces *traces, Rebuild *b)
-{
-    Graph *g = b->graph;
-    for (TensorId i = 1; i < g->tensors.n; i++)
-        g->tensors.at[i].loc.file = texts_keep(&traces->texts, g->tensors.at[i].loc.file);
-    for (NodeId i = 1; i < g->nodes.n; i++)
-        g->nodes.at[i].loc.file = texts_keep(&traces->texts, g->nodes.at[i].loc.file);
-    for (ModuleId i = 1; i < g->modules.n; i++)
-        g->modules.at[i].loc.file = texts_keep(&traces->texts, g->modules.at[i].loc.file);
-    b->kept->graph = *g;
-    b->kept->complete = true;
-    list_push(traces->arena, &traces->list, b->kept);
-}
 
 FrontScript *front_open(const char *path, const char *code, double cpu_seconds, Arena *arena)
 {
@@ -205,7 +120,7 @@ static bool load(FrontScript *s, const FrontOptions *o, Draft *draft, Graph *gra
                           "the script's model is not complete");
     /* a graph whose trace reported warnings is not kept: the next request must trace it again to
      * report them again */
-    if (b.kept != NULL && draft->d->items.n == n_before) keep(&s->traces, &b);
+    if (b.kept != NULL && draft->d->items.n == n_before) traces_keep(&s->traces, &b);
     return draft->d->n_errors == 0;
 }
 

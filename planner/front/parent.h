@@ -113,6 +113,11 @@ void draft_name_cluster(Draft *draft, const FrontOptions *options, const Cluster
 /* Replaces the script's cluster by draft->named, and applies settings such as --set cluster.nodes=2
  * to it. If the user gave no number of nodes, computes it from the mesh. */
 void draft_take_named(Draft *draft);
+/* Returns the product of the sizes of all mesh axes except `axis`, as the script gives them; with
+ * axis -1, of all axes. A size of -1 counts as 1. */
+uint64_t draft_other_axes(const Draft *draft, int axis);
+/* Computes the sizes of all axes. Returns false if an error was reported. */
+bool draft_check_mesh(Draft *draft);
 /* If runtime.attention is a table, sets config.runtime.attention to its entry for the architecture
  * of the plan's GPU. */
 void draft_choose_attention(Draft *draft);
@@ -123,9 +128,6 @@ void draft_check_network(Draft *draft);
 /* For a torus or dragonfly: checks that it has a place for each node, links with a rate, and
  * (dragonfly) enough links to reach every other group. Returns false after reporting an error. */
 bool draft_check_topology(Draft *draft);
-/* Returns the product of the sizes of all mesh axes except `axis`, as the script gives them; with
- * axis -1, of all axes. A size of -1 counts as 1. */
-uint64_t draft_other_axes(const Draft *draft, int axis);
 /* For ep_mode = "folded": computes config.ep_lent and the sizes of the data axes and ep (fold.h).
  * Reports "ep-fold" if mesh.ep does not fit. */
 void draft_fold_experts(Draft *draft);
@@ -155,8 +157,40 @@ bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r);
  * false if the graph has no loss. */
 bool rebuild_finish(Rebuild *b, Diag *d);
 
-/* ---- the process that evaluates a script (front.c) */
-typedef struct Traces Traces;
+/* ---- the models that a held script has traced (traces.c) */
+/* The values that determine the graph of the script's model, together with KeptTrace.model.
+ * Requests with equal values share one graph. */
+typedef struct TraceKey {
+    int64_t batch, seq, channels, targets, height, width, global_batch;
+    int64_t group;
+    DType compute, param, reduce;
+    uint32_t init;
+    Denominator denominator;
+} TraceKey;
+
+typedef struct KeptTrace {
+    TraceKey key;
+    const char *model; /* settings of the request that change model.config, one in each line */
+    Graph graph;
+    bool complete;
+} KeptTrace;
+
+typedef struct Traces {
+    Arena *arena;
+    LIST(KeptTrace *) list;
+    KeptTexts texts; /* owns strings that appear in several configurations, such as file names */
+    /* the present request's settings that change model.config, one in each line */
+    const char *model;
+} Traces;
+
+/* If the model was traced before under equal values, sets *b->graph to its graph and returns true.
+ * Otherwise returns false and, if `shares`, prepares `b` to store the graph for later requests.
+ * shares: the trace depends only on these values (Child.shares). */
+bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
+/* Stores the graph that `b` has just built, so that later requests can use it. */
+void traces_keep(Traces *traces, Rebuild *b);
+
+/* ---- the process that evaluates a script (script.c) */
 typedef struct Script {
     pid_t pid; /* id of the process; -1: there is none */
     /* fd: socket for records and requests. words: pipe on which a dying process reports its line;
@@ -201,15 +235,13 @@ void script_unreachable(Draft *draft, int error);
 /* Reads records until the request is answered or the process ends, and hands them to `draft` and
  * `b`. Returns true if no error was reported. */
 bool script_listen(Script *s, Draft *draft, Rebuild *b, bool shrink);
+
+/* ---- front.c */
 bool front_sets_are_fine(const FrontOptions *options, Diag *d);
 /* Loads a library cluster through a tiny plan that contains nothing else. The result is in
  * config->cluster, and the scripts that define it are in config->scripts. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
 /* ---- held.c: the models that a held script has traced */
-/* If the model was traced before under equal values, sets *b->graph to its graph and returns true.
- * Otherwise returns false and, if `shares`, prepares `b` to store the graph for later requests.
- * shares: the trace depends only on these values (Child.shares). */
-bool traces_find(Traces *traces, const Draft *draft, bool shares, Rebuild *b);
 
 #endif

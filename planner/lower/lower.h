@@ -488,7 +488,7 @@ void lower_plan_transfers(Lower *l);
 /* Emits the messages whose values are complete at time `when` of the simulated schedule
  * (schedule.h). */
 void lower_transfers(Lower *l, uint32_t when);
-void lower_sum_tied(Lower *l); /* sums the gradients of parameters that two stages share */
+void lower_sum_tied(Lower *l); /* tied.c: sums gradients of parameters that two stages share */
 /* Adds the gradient that another stage has sent. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 

@@ -1,4 +1,4 @@
-/* The part of the lowering's state that stage.c uses: the messages of a pipeline rank. */
+/* The part of the lowering's state that stage.c and tied.c use: the messages of a pipeline rank. */
 #ifndef TANDEM_LOWER_STAGES_H
 #define TANDEM_LOWER_STAGES_H
 
@@ -18,6 +18,7 @@ typedef struct Stages {
     LIST(TensorId) * crossing; /* [stage]: the tensors that it sends to the next stage */
     /* [0]: forward, [1]: backward; [stage]: its first node, and the node after its last */
     NodeId *first[2], *end[2];
+    bool has_tied; /* two stages share a parameter */
     uint32_t first_tied_match, first_p2p_match, most_crossing;
     LIST(StageTransfer) transfers; /* the messages of this rank, in order */
     uint32_t next_transfer, transfer_launch;

@@ -64,6 +64,7 @@ Generation nccl_generation(const Cluster *cluster);
 NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
                    uint32_t ranks_per_node, uint64_t bytes);
 bool nccl_has_switch(const Cluster *cluster);
+bool nccl_has_nvlink(const Cluster *cluster); /* also true with switches */
 
 /* Returns the bytes of a connection's buffer for the protocol Simple: NCCL_BUFFSIZE if the network
  * of the cluster needs its own value, and otherwise NCCL's default (init.cc: DEFAULT_BUFFSIZE). */
@@ -75,6 +76,8 @@ static inline double nccl_simple_bytes(const Cluster *cluster)
  * of channels of reductions in the NVLink switch. */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
 uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
+/* Returns the number of channels of the communicator of a case: two for each ring, at most 64. */
+double nccl_all_channels(const NcclCase *c);
 /* Returns the number of channels for a group of sends and receives with `n_peers` ranks, including
  * the rank itself. Each message has `bytes` bytes. */
 uint32_t nccl_message_channels(const NcclCase *c, double n_peers, double bytes);

@@ -1,6 +1,7 @@
-/* Computes the number of channels for messages, as in NCCL's paths.cc and enqueue.cc. A
- * communicator has a power of two of channels. Each peer gets as many of them as its path can use,
- * but fewer if there are many peers. A channel is one thread block, so it occupies one SM. */
+/* Computes the number of channels of communicators and of messages, as in NCCL's paths.cc and
+ * enqueue.cc. A channel is one thread block, so it occupies one SM. For messages, a communicator
+ * has a power of two of channels. Each peer gets as many of them as its path can use, but fewer if
+ * there are many peers. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -12,6 +13,22 @@ static uint32_t power_of_two(double n)
     uint32_t p = 1;
     while (p < n && p < 64) p *= 2;
     return p;
+}
+
+double nccl_all_channels(const NcclCase *c)
+{
+    return fmin(2 * c->ring.channels, 64);
+}
+
+uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node)
+{
+    NcclCase c = nccl_case(cluster, COLLECTIVE_all_reduce, n_nodes, ranks_per_node, 1);
+    return (uint32_t)nccl_all_channels(&c);
+}
+
+uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes)
+{
+    return nccl_generation(cluster) != GENERATION_blackwell ? 16 : n_nodes > 1 ? 32 : 24;
 }
 
 /* Returns the largest number of channels for one peer: two for each NVLink, one for each 14 GB/s of

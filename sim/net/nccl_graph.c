@@ -2,7 +2,6 @@
  * and the speed of each. The files of NCCL are src/graph/topo.cc, paths.cc and search.cc. */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "sim/net/nccl.h"
 
@@ -17,15 +16,6 @@ static const double inter_hopper[] = {48, 45, 42, 40, 30,  24,  22,  20,  17.5,
 static const double inter_blackwell[] = {96, 48, 45.1, 42, 40,  30,  24,  22,  20, 17.5,
                                          15, 12, 6,    3,  2.4, 1.2, .24, .12, 0};
 
-Generation nccl_generation(const Cluster *cluster)
-{
-    const char *name = cluster->device.arch == NULL ? "" : cluster->device.arch;
-    if (strncmp(name, "Blackwell", 9) == 0) return GENERATION_blackwell;
-    if (strncmp(name, "Hopper", 6) == 0) return GENERATION_hopper;
-    if (strncmp(name, "Volta", 5) == 0) return GENERATION_volta;
-    return GENERATION_ampere;
-}
-
 static const double *intra_speeds(Generation g)
 {
     return g == GENERATION_blackwell ? intra_blackwell
@@ -38,37 +28,6 @@ static const double *inter_speeds(Generation g)
     return g == GENERATION_blackwell ? inter_blackwell
            : g == GENERATION_hopper  ? inter_hopper
                                      : inter_old;
-}
-
-static bool has_nvlink(const Cluster *cluster)
-{
-    return cluster->intra == FABRIC_nvswitch || cluster->intra == FABRIC_nvlink;
-}
-
-bool nccl_has_switch(const Cluster *cluster)
-{
-    return cluster->intra == FABRIC_nvswitch;
-}
-
-double nccl_port_bytes_per_s(const Cluster *cluster)
-{
-    /* topo.h assumes lower rates than the nominal ones of links: 20 GB/s of 25, 20.6 of 25
-     * (Hopper), 40.1 of 50 (Blackwell); for PCIe 4 x16, 24 of 31.5 */
-    static const double part[GENERATION_COUNT] = {.8, .8, 20.6 / 25, 40.1 / 50};
-    double share = has_nvlink(cluster) ? part[nccl_generation(cluster)] : .76;
-    return cluster->intra_bytes_per_s * share;
-}
-
-double nccl_nic_bytes_per_s(const Cluster *cluster)
-{
-    double achieved = cluster->fabric.achieved > 0 ? cluster->fabric.achieved : .96;
-    /* paths.cc assumes 24 GB/s of 25 for HDR, and 48 of 50 for NDR */
-    return cluster->nic_bytes_per_s * achieved;
-}
-
-double nccl_nic_rails(const Cluster *cluster)
-{
-    return fmax(floor(cluster->nics_per_node / fmax(cluster->devices_per_node, 1)), 1);
 }
 
 double nccl_nics_used(const NcclCase *c)
@@ -130,7 +89,7 @@ static Rings rings_in_node(const NcclCase *c, double port)
     double channels = 0, best = 0;
     for (const double *speed = intra_speeds(c->generation); *speed > 0; speed++) {
         double n = fmin(floor(port / *speed + 1e-9), 16);
-        if (!has_nvlink(cluster)) n = fmin(n, 1);
+        if (!nccl_has_nvlink(cluster)) n = fmin(n, 1);
         if (best > 0 && *speed / best < .49) break;
         if (n * *speed > channels * best) {
             channels = n;

@@ -131,11 +131,6 @@ static double nvls_us(const NcclCase *c, const NcclFit *fit)
     return c->bytes * inside / bus;
 }
 
-static double all_channels(const NcclCase *c)
-{
-    return fmin(2 * c->ring.channels, 64);
-}
-
 /* Returns the fraction of the bandwidth that is left if the plan limits the number of thread
  * blocks. Each block is assumed to carry the same number of bytes. */
 static double part_left(const NcclCase *c, double channels)
@@ -172,17 +167,6 @@ static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFi
     return c->bytes / (nccl_tuner(c, algorithm, SIMPLE).bytes_per_us * part);
 }
 
-uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node)
-{
-    NcclCase c = nccl_case(cluster, COLLECTIVE_all_reduce, n_nodes, ranks_per_node, 1);
-    return (uint32_t)all_channels(&c);
-}
-
-uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes)
-{
-    return nccl_generation(cluster) != GENERATION_blackwell ? 16 : n_nodes > 1 ? 32 : 24;
-}
-
 /* Returns the number of channels for a size, as in enqueue.cc. Small sizes use fewer channels. */
 static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol)
 {
@@ -192,7 +176,7 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
         return nccl_settings_ctas(&c->settings,
                                   nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes));
     double least = threads[protocol] * bytes_a_thread[protocol];
-    double n = nccl_settings_ctas(&c->settings, (uint32_t)all_channels(c));
+    double n = nccl_settings_ctas(&c->settings, (uint32_t)nccl_all_channels(c));
     if (algorithm == NCCL_Ring && protocol == LL) least *= c->n_ranks;
     n = fmin(n, fmax(1, floor(c->bytes / least)));
     return (uint32_t)n;
@@ -232,7 +216,7 @@ static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
     if (c->n_nodes <= 1) return 0;
     double part = c->kind == COLLECTIVE_all_reduce ? 1 : .5, us = fabric->ramp_s * 1e6;
     double chunk = nccl_simple_bytes(c->cluster) / NCCL_STEPS;
-    double at = fabric->ramp_bytes > 0 ? fabric->ramp_bytes : all_channels(c) * chunk;
+    double at = fabric->ramp_bytes > 0 ? fabric->ramp_bytes : nccl_all_channels(c) * chunk;
     double ramp = whole_chunks && us > 0 ? us * fmin(c->bytes / at, 1) : filled(us, at, c->bytes);
     return part * (ramp + filled(fabric->spread_s * 1e6, spread_bytes, c->bytes));
 }
@@ -261,7 +245,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
     if (e.bytes_per_us <= 0) return e;
     bool by_switch = algorithm == NCCL_NVLS || algorithm == NCCL_NVLSTree;
     double channels =
-        by_switch ? nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes) : all_channels(c);
+        by_switch ? nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes) : nccl_all_channels(c);
     double left = part_left(c, channels);
     bool reduces = c->kind == COLLECTIVE_all_reduce;
     e.latency_us += messages(c, algorithm) * c->cluster->fabric.message_s * 1e6 +

@@ -161,6 +161,8 @@ typedef struct Child {
 
 /* ---- child_run.c */
 _Noreturn void child_run(Child *c);
+
+/* ---- child_settle.c */
 /* Expects the plan on top of the stack. Applies the settings, sends the configuration to the
  * parent, and receives c->answer. */
 void child_settle(Child *c);
@@ -183,6 +185,15 @@ void child_sweep(Child *c, const char *kind, ScriptLoc loc);
 /* Answers the parent's calls of the sweep's functions until the parent closes the socket. */
 _Noreturn void child_serve_sweep(Child *c);
 
+/* ---- child_loc.c */
+Child *child_of(lua_State *L);
+/* Returns the innermost script line on the Lua call stack. With `user`, skips internal files of the
+ * library (Source.library). If no such line runs, returns the setting that is being applied. */
+ScriptLoc child_loc(Child *c, bool user);
+/* Returns the innermost line of the user's own scripts on the Lua call stack; lines of the library
+ * are skipped. If there is none, returns the setting that is being applied. */
+ScriptLoc child_plan_loc(Child *c);
+
 /* ---- child.c */
 void child_open_errors(lua_State *L);
 /* Ends an evaluation, for which lua_pcall returned `status`. Sends the error on top of the stack,
@@ -192,13 +203,6 @@ bool child_finish(Child *c, int status);
 /* A message handler for lua_pcall: turns any Lua error, such as a call of nil, into Tandem's error
  * value with the script's line. */
 int child_on_error(lua_State *L);
-Child *child_of(lua_State *L);
-/* Returns the innermost script line on the Lua call stack. With `user`, skips internal files of the
- * library (Source.library). If no such line runs, returns the setting that is being applied. */
-ScriptLoc child_loc(Child *c, bool user);
-/* Returns the innermost line of the user's own scripts on the Lua call stack; lines of the library
- * are skipped. If there is none, returns the setting that is being applied. */
-ScriptLoc child_plan_loc(Child *c);
 /* Raises "unreadable-text" if text [n bytes] is not UTF-8 or contains control characters. `what`
  * names the text in the message, such as "a module's path". */
 void child_check_text(Child *c, const char *what, const char *text, size_t n, ScriptLoc loc);

@@ -58,22 +58,6 @@ DealId deal_whole(const Deals *deals, DealId id)
     return deal_is_padded(deals, id) && deals->deals.at[id].n_parts == 1 ? id : 0;
 }
 
-Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const int64_t *dim,
-                  const DealId *deal)
-{
-    Shape s = {.n_dims = (uint8_t)n_dims, .layout = *layout};
-    const AxisSet split = layout_axes_split(layout, -1);
-    bool cut[MAX_DIMS] = {false};
-    for (uint32_t a = 0; split >> a; a++)
-        if (split >> a & 1 && layout_dim(layout->on[a]) < MAX_DIMS)
-            cut[layout_dim(layout->on[a])] = true;
-    for (int d = 0; d < n_dims; d++) {
-        s.dim[d] = dim[d];
-        if (deal[d]) s.deal[d] = cut[d] ? deal[d] : deal_whole(deals, deal[d]);
-    }
-    return s;
-}
-
 bool deal_padding_fits(const Deal *d, int64_t most)
 {
     if (d->kind == DEAL_rows)

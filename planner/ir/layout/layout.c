@@ -137,6 +137,22 @@ bool shape_equal(const Shape *a, const Shape *b)
     return true;
 }
 
+Shape shape_under(const Deals *deals, const Layout *layout, int n_dims, const int64_t *dim,
+                  const DealId *deal)
+{
+    Shape s = {.n_dims = (uint8_t)n_dims, .layout = *layout};
+    const AxisSet split = layout_axes_split(layout, -1);
+    bool cut[MAX_DIMS] = {false};
+    for (uint32_t a = 0; split >> a; a++)
+        if (split >> a & 1 && layout_dim(layout->on[a]) < MAX_DIMS)
+            cut[layout_dim(layout->on[a])] = true;
+    for (int d = 0; d < n_dims; d++) {
+        s.dim[d] = dim[d];
+        if (deal[d]) s.deal[d] = cut[d] ? deal[d] : deal_whole(deals, deal[d]);
+    }
+    return s;
+}
+
 uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d)
 {
     return mesh_size(mesh, layout_axes_split(&s->layout, d));
@@ -153,20 +169,6 @@ int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, in
     uint32_t parts = shape_parts(s, mesh, d);
     DealId deal = parts == 1 ? deal_whole(deals, s->deal[d]) : s->deal[d];
     return parts == 1 && !deal ? s->dim[d] : deal_local(deals, deal, s->dim[d], parts);
-}
-
-int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d)
-{
-    assert(d >= 0 && d < s->n_dims);
-    if (d >= ROWS_DIMS || !rows_uneven(s, deals)) return shape_local_dim(s, mesh, deals, d);
-    return d == 0 ? rows_local(s, mesh, deals) : 1;
-}
-
-int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals)
-{
-    int64_t n = 1;
-    for (int d = 0; d < s->n_dims; d++) n *= shape_extent(s, mesh, deals, d);
-    return n;
 }
 
 int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank)

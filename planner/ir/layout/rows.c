@@ -12,11 +12,6 @@ DealId deal_rows(Deals *deals, Arena *arena, int64_t rooms, uint32_t top_k, uint
     return deal_intern(deals, arena, deal, NULL);
 }
 
-bool deal_is_rows(const Deals *deals, DealId id)
-{
-    return id && deals->deals.at[id].kind == DEAL_rows;
-}
-
 bool rows_uneven(const Shape *s, const Deals *deals)
 {
     return s->n_dims >= ROWS_DIMS && deal_is_rows(deals, s->deal[ROOMS]);
@@ -54,4 +49,18 @@ int64_t rows_local(const Shape *s, const Mesh *mesh, const Deals *deals)
     const int64_t most = rows_most(s, mesh, deals), parts = s->dim[EXPERTS] / here * ROWS_MEAN;
     const int64_t bound = all / parts * d->bound + (all % parts * d->bound + parts - 1) / parts;
     return bound < most ? bound : most;
+}
+
+int64_t shape_extent(const Shape *s, const Mesh *mesh, const Deals *deals, int d)
+{
+    assert(d >= 0 && d < s->n_dims);
+    if (d >= ROWS_DIMS || !rows_uneven(s, deals)) return shape_local_dim(s, mesh, deals, d);
+    return d == 0 ? rows_local(s, mesh, deals) : 1;
+}
+
+int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals)
+{
+    int64_t n = 1;
+    for (int d = 0; d < s->n_dims; d++) n *= shape_extent(s, mesh, deals, d);
+    return n;
 }

@@ -21,7 +21,10 @@
 enum { ROWS_DIMS = 3, ROWS_MEAN = 1000 };
 
 DealId deal_rows(Deals *deals, Arena *arena, int64_t rooms, uint32_t top_k, uint32_t bound);
-bool deal_is_rows(const Deals *deals, DealId id);
+static inline bool deal_is_rows(const Deals *deals, DealId id)
+{
+    return id && deals->deals.at[id].kind == DEAL_rows;
+}
 /* True if `s` is the shape of such a tensor: dimension 2, the rooms, has a deal of kind
  * DEAL_rows. */
 bool rows_uneven(const Shape *s, const Deals *deals);

@@ -18,16 +18,6 @@ typedef struct SchedulePlayer {
     uint32_t cap; /* the most stage activations that a rank may keep; 0: no limit */
 } SchedulePlayer;
 
-const char *action_name(ActionKind kind)
-{
-    static const char *const names[] = {
-#define X(name) #name,
-        ACTIONS(X)
-#undef X
-    };
-    return names[kind];
-}
-
 static SchedulePlayer player(const Schedule *s, uint32_t cap, Arena *arena)
 {
     size_t n = (size_t)s->n_stages * s->n_microbatches;
