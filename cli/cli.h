@@ -62,7 +62,7 @@ typedef struct RunVerbOptions {
     double timeout_s;
     /* the file to which the run writes how often experts were chosen; NULL: none */
     const char *loads;
-    bool verify, poison, native;
+    bool verify, poison;
     BackendValue backend_values[BACKEND_OPTION_COUNT];
 } RunVerbOptions;
 

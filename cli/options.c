@@ -156,8 +156,6 @@ static const Option option_table[] = {
      "write how often each expert was chosen, as a file for `sim --imbalance`"},
     {"poison", 0, OPTION_flag, NULL, FIELD(run.poison), OPTIONS_run,
      "fill unused memory with NaNs, so that a wrong read shows"},
-    {"native", 0, OPTION_flag, NULL, FIELD(run.native), OPTIONS_run,
-     "sum with MPI's own operations, which are faster but may change the order of sums"},
     {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_import,
      "the number of ranks of the collective, if the file does not state it"},
     {"output", 'o', OPTION_text, "FILE", FIELD(output), OPTIONS_trace,

@@ -22,8 +22,6 @@ typedef struct BackendOptions {
     bool alone;
     /* loopback: seed that chooses one of the allowed orders of events; 0: the plain order */
     uint64_t order_seed;
-    bool native_reductions; /* mpi: use MPI's own reductions instead of sums in the order of
-                               ranks */
     const char *module_dir; /* folder of the modules; NULL: the folder of the command, or
                                ../lib/tandem */
     /* choices of algorithms from earlier runs; NULL: none are known, and no algorithm is timed */

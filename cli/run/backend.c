@@ -45,24 +45,6 @@ static bool is_given(const Cli *cli, int id)
     return value->is_set || value->text != NULL;
 }
 
-/* Returns the options that only this backend has, as in "--graph, --via and --tf32". */
-static const char *options_of(Cli *cli, const char *backend)
-{
-    Str all = str_in(cli->arena);
-    uint32_t left = 0;
-    for (int id = 0; id < BACKEND_OPTION_COUNT; id++)
-        left += strcmp(backend_options[id].backend, backend) == 0;
-    for (int id = 0; id < BACKEND_OPTION_COUNT; id++) {
-        if (strcmp(backend_options[id].backend, backend) != 0) continue;
-        left--;
-        str_print(&all, "--%s%s", backend_options[id].name,
-                  left > 1    ? ", "
-                  : left == 1 ? " and "
-                              : "");
-    }
-    return str_text(&all);
-}
-
 /* Stores the value of an option that belongs to the backend. Returns false after a diagnostic. */
 static bool read_own(Cli *cli, int id, void *own)
 {
@@ -104,8 +86,8 @@ bool run_check_backend(Cli *cli)
         if (!is_given(cli, id)) continue;
         if (!read_own(cli, id, backend_own_options(backend, cli->arena))) return false;
         if (!run_on(cli, backend))
-            return cli_error(cli, FAULT_usage, "option-value", "%s go with --backend %s",
-                             options_of(cli, backend), backend);
+            return cli_error(cli, FAULT_usage, "option-value", "--%s goes with --backend %s",
+                             backend_options[id].name, backend);
     }
     return true;
 }
@@ -114,7 +96,7 @@ void run_backend_options(Cli *cli, BackendOptions *options)
 {
     bool fine;
     options->own = read_own_options(cli, run_backend(cli), &fine);
-    if (options->own != NULL) options->choices = run_choices(cli);
+    if (run_on(cli, "cuda")) options->choices = run_choices(cli);
 }
 
 void run_repeat_options(Cli *cli, uint32_t uses, TextList *argv)

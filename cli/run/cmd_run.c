@@ -123,7 +123,6 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
         cli->options.run.timeout_s > 0 ? cli->options.run.timeout_s : 60;
     options->backend_options.measure = true;
     options->backend_options.poison = cli->options.run.poison;
-    options->backend_options.native_reductions = cli->options.run.native;
     run_backend_options(cli, &options->backend_options);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "exec/cuda/options.h"
+#include "exec/process/options.h"
 
 #define BACKEND_WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -27,7 +28,7 @@ const BackendOption backend_options[BACKEND_OPTION_COUNT] = {
 static const struct {
     const char *backend;
     size_t bytes;
-} own[] = {{"cuda", sizeof(CudaOptions)}};
+} own[] = {{"mpi", sizeof(ProcessOptions)}, {"cuda", sizeof(CudaOptions)}};
 
 void *backend_own_options(const char *backend, Arena *arena)
 {

@@ -160,6 +160,7 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     char why[512] = "";
     p->plan = plan;
     p->options = *options;
+    if (options->own != NULL) p->own = *(const ProcessOptions *)options->own;
     if (p->options.timeout_s <= 0) p->options.timeout_s = 60;
     uint32_t n = 0, mine = 0;
     if (launch_inside(&n, &mine, NULL)) p->status = status_join(n);

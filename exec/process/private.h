@@ -3,6 +3,7 @@
 #define TANDEM_EXEC_PROCESS_PRIVATE_H
 
 #include "exec/ending.h"
+#include "exec/process/options.h"
 #include "exec/process/transport.h"
 
 /* How a communication moves data. For a sum, each member is responsible for one block of the
@@ -58,6 +59,7 @@ typedef struct Process {
     bool shares_cores; /* this machine runs more ranks than it has cores */
     const Plan *plan;
     BackendOptions options;
+    ProcessOptions own;
     Control control;
     RankState state;
     PreparedTransfer **transfer; /* [pc]: NULL if the instruction is no communication */

@@ -16,8 +16,7 @@ enum { SMALL_BYTES = 32768 };
  * means. */
 static bool is_native(const Process *p, const Comm *c)
 {
-    return p->options.native_reductions && c->reduce != REDUCE_mean &&
-           (c->dtype == DT_f32 || c->dtype == DT_f64);
+    return p->own.native && c->reduce != REDUCE_mean && (c->dtype == DT_f32 || c->dtype == DT_f64);
 }
 
 static TransferMethod method_of(const Process *p, const Comm *c)

@@ -18,6 +18,7 @@
 #include "exec/exec.h"
 #include "exec/launch/launch.h"
 #include "exec/module/modules.h"
+#include "exec/process/options.h"
 #include "tests/exec/synthetic.h"
 #include "tests/support/plans/tiny.h"
 
@@ -138,7 +139,8 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
 {
     Synthetic y = {.arena = arena};
     make_every_transfer(&y, dtype);
-    BackendOptions options = {.timeout_s = 200, .native_reductions = native, .order_seed = 8};
+    const ProcessOptions own = {.native = native};
+    BackendOptions options = {.timeout_s = 200, .own = &own, .order_seed = 8};
     Control control = {.step = 0};
     Dump dump = {y.plan, path, arena};
     Rank first;

@@ -11,6 +11,7 @@
 #include "exec/backend.h"
 #include "exec/cuda/options.h"
 #include "exec/module/options.h"
+#include "exec/process/options.h"
 
 static bool is_backend(const char *name)
 {
@@ -40,7 +41,7 @@ static void every_row_is_complete(void **state)
     }
 }
 
-static bool set(CudaOptions *own, BackendOptionId id, const char *text)
+static bool set(void *own, BackendOptionId id, const char *text)
 {
     const BackendValue value = {.text = text, .is_set = text == NULL};
     return backend_set_option(&backend_options[id], &value, own);
@@ -60,6 +61,8 @@ static void a_value_sets_its_field_only(void **state)
     assert_true(own.tf32 && !own.cudnn && !own.mma && !own.share_device);
     assert_true(set(&own, BACKEND_OPTION_record, "here"));
     assert_string_equal(own.record, "here");
+    ProcessOptions mpi = {.native = false};
+    assert_true(set(&mpi, BACKEND_OPTION_native, NULL) && mpi.native);
 }
 
 static void wrong_values_are_refused(void **state)

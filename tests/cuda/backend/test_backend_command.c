@@ -327,7 +327,7 @@ static void each_way_to_run_has_its_own_tables(void **state)
     check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--cudnn", ONE), 6, NULL,
           "--cudnn: the double has no cuDNN");
     check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--tf32", ONE), 2, NULL,
-          "go with --backend cuda");
+          "goes with --backend cuda");
 }
 
 static void failures_are_reported(void **state)
@@ -341,9 +341,9 @@ static void failures_are_reported(void **state)
           "error[cuda-no-device]");
     unsetenv("TANDEM_DOUBLE");
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "mpi", "--graph", "none"), 2, NULL,
-          "go with --backend cuda");
+          "goes with --backend cuda");
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "mpi", "--record", "where"), 2, NULL,
-          "--record go with");
+          "--record goes with");
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--record", "/proc/where", ONE),
           6, NULL, "error[rank-record]: cannot make the folder /proc/where");
     check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--graph", "cutt"), 2, NULL,
