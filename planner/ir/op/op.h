@@ -165,7 +165,7 @@ typedef struct Backward {
 
 enum { MAX_BACKWARD = 3 };
 
-/* The forms of a contraction. none: ordinary values. In the other forms, two more inputs hold the
+/* The forms of a contraction. none: ordinary values. In the other forms, further inputs are the
  * scales of 8-bit or 4-bit operands. tensorwise: one scale for each operand. rowwise: one for each
  * row or column that is not summed. blocks: one for each block of neighbours along the last summed
  * index. pairs: 4-bit values, two in a byte, with a scale for each block and for each operand. */

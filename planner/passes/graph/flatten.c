@@ -23,8 +23,8 @@ static uint64_t align_up(uint64_t n, uint64_t to)
 /* Sets Tensor.partial of every parameter: the axes on which all contributions to its gradient are
  * partial sums. If one contribution is whole on an axis, lowering sums the partial ones over the
  * axis before it adds the whole one, which would otherwise count once for each rank. For example,
- * an embedding that is also the head: the embedding reads all tokens on
- * each rank, the head only some. */
+ * an embedding that is also the head: the embedding reads all tokens on each rank, the head only
+ * some. */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;

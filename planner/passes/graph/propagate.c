@@ -189,8 +189,8 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* Returns the index letter by which `axis` should divide the node's work; 0: all
- * ranks along `axis` do the same work. */
+/* Returns the index letter by which `axis` should divide the node's work; 0: all ranks
+ * along `axis` do the same work. */
 static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
