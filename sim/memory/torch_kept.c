@@ -57,24 +57,33 @@ static bool is_remade(const Keeper *k, const Instr *in)
     return k->runtime->op[p->code.at[p->buffers.at[root_of(k, in, 0)].first].op].remade;
 }
 
-/* Sets needed[buffer] to the last use of each buffer. If the op that makes it is recomputed, or its
- * bytes are in host memory, the last use outside of the backward pass counts. */
+/* Returns true if the buffer's bytes are in host memory between the forward and the backward pass.
+ */
+static bool leaves(const Keeper *k, BufferId id)
+{
+    const Buffer *b = &k->program->buffers.at[id];
+    const Instr *maker = &k->program->code.at[b->first];
+    const ModuleId at = maker->origin ? k->plan->graph.nodes.at[maker->origin].module : 0;
+    return k->kept->offloaded[at] && b->category == CATEGORY_activation &&
+           maker->phase == PHASE_forward && b->parent == 0;
+}
+
+/* Sets needed[buffer] to the last use of each buffer. If the op that makes it is recomputed, the
+ * last use outside of the backward pass counts. If its bytes are in host memory, uses that
+ * recompute its block do not count, either. */
 static void find_needed(const Keeper *k)
 {
     const Program *p = k->program;
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
-        const Instr *maker = &p->code.at[b->first];
-        const ModuleId at = maker->origin ? k->plan->graph.nodes.at[maker->origin].module : 0;
-        const bool leaves = k->kept->offloaded[at] && b->category == CATEGORY_activation &&
-                            maker->phase == PHASE_forward;
-        bool remade = b->parent == 0 && (leaves || is_remade(k, maker));
+        bool remade = b->parent == 0 && (leaves(k, id) || is_remade(k, &p->code.at[b->first]));
         k->kept->needed[id] = remade ? b->first : b->last;
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; in->phase != PHASE_backward && i < in->n_in; i++) {
             BufferId id = root_of(k, in, i);
+            if (in->phase == PHASE_recompute && leaves(k, id)) continue;
             if (pc <= p->buffers.at[id].last) keep_until(k, id, pc);
         }
     }

@@ -253,32 +253,31 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
 }
 
 /* Returns the bytes that an op of the profile saves in addition to its arguments. */
-static double saved_of(const Replay *r, const Instr *in)
+static double saved_of(const Replay *r, const Instr *in, bool compiled)
 {
-    const Runtime *how = r->runtime;
-    const RuntimeOp *as = &how->op[in->op];
+    const RuntimeOp *as = &r->runtime->op[in->op];
     const Program *p = r->program;
-    double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
+    double saved = as->saved > 0 && !compiled ? as->saved * most_elements(p, in) : 0;
     if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
-    if (how->expands_kv && op_attends(in->op)) { /* the repeated keys and values are saved, too */
+    if (!compiled && r->runtime->expands_kv && op_attends(in->op)) { /* repeated keys and values */
         const Graph *g = &r->plan->graph;
         const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
         saved += 2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes *
                  (double)(queries->dim[op_dim(in->op, 0, INDEX_heads)] - 1);
     }
-    if (as->stacks && op_dim(in->op, 1, INDEX_experts) >= 0)
+    if (!compiled && as->stacks && op_dim(in->op, 1, INDEX_experts) >= 0)
         saved += (double)p->buffers.at[program_arg(p, in, 1)].bytes;
     return saved;
 }
 
-/* Allocates the tensors that only the profile's op makes. None of them is kept in the first pass
- * through a recomputed region, or in a module whose saved tensors are in host memory. */
+/* Allocates the tensors that only the profile's op makes; a compiled op makes only scores. None is
+ * kept in the first pass through a recomputed region, or in a module with offloaded tensors. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
     if (op_info(in->op)->class_ == OP_CLASS_comm) return;
-    if (runtime_compiles(r->runtime, r->plan, in)) return;
-    const double saved = saved_of(r, in);
+    const bool compiled = runtime_compiles(r->runtime, r->plan, in);
+    const double saved = saved_of(r, in, compiled);
     if (saved > 0 && in->args.n > in->n_in) {
         const Node *node = &r->plan->graph.nodes.at[in->origin];
         bool again = in->phase == PHASE_forward &&
@@ -289,7 +288,7 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
         uint32_t block = have(r, (uint64_t)saved, STREAM_compute);
         give_back_after(r, until > pc && !again ? until : pc, block);
     }
-    for (double i = 0; as->scratch > 0 && i < as->tensors; i++) {
+    for (double i = 0; !compiled && as->scratch > 0 && i < as->tensors; i++) {
         uint64_t bytes = (uint64_t)(as->scratch * most_elements(r->program, in) / as->tensors);
         give_back_after(r, pc, have(r, bytes, STREAM_compute));
     }
