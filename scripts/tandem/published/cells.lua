@@ -254,6 +254,12 @@ end
 -- Returns true if the row uses sequence parallelism together with tp.
 function m.sequence(row) return m.switch(row.sp) == true end
 
+-- Returns true if a cell in lower case says that a state is offloaded: "offload_optimizer",
+-- "optimizer states offload", "offload: optimizer". word: the beginning of the state's name
+local function offloads_state(cell, word)
+  return cell:find(word .. "%a*[%s_%-]*s?t?a?t?e?s?[%s_%-]*[%a]*[%s_%-]*offload") or cell:find("offload%a*[%s_%-:=%(]*" .. word) or cell:find("offload%a*%s+of%s+t?h?e?%s*" .. word)
+end
+
 -- Returns the state that the row keeps in host memory: "optimizer", "parameters", "activations" or
 -- nil. If the row says only "offload": DeepSpeed and Megatron then offload the optimizer, and FSDP
 -- also offloads the parameters.
@@ -263,11 +269,21 @@ function m.offloads(row)
   for _, key in ipairs { "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()
     if m.affirms(cell, "offload") then
-      if cell:find "activ" then return "activations" end
+      if cell:find "activ" and not offloads_state(cell, "optim") and not offloads_state(cell, "param") then return "activations" end
       return (cell:find "optim" or first and not cell:find "param" and not cell:find "weights") and "optimizer" or "parameters"
     end
   end
   return nil
+end
+
+-- Returns true if the row keeps activations in host memory. It may offload the optimizer, too.
+function m.offloads_activations(row)
+  if row.offload == "activations" then return true end
+  for _, key in ipairs { "ac", "zero_stage", "flag", "framework" } do
+    local cell = (row[key] or ""):lower()
+    if m.affirms(cell, "offload") and (key == "ac" or cell:find "activ") then return true end
+  end
+  return false
 end
 
 return m

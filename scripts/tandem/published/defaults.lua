@@ -10,13 +10,14 @@ local m = {}
 
 -- Documented defaults of frameworks.
 -- zero_stage: Megatron-LM shards the optimizer only on request (--use-distributed-optimizer).
---   Recipes of NeMo and Megatron-Bridge request it. nanotron's stage is 0.
+--   Recipes of NeMo and Megatron-Bridge request it. nanotron's stage is 0. OLMo, LitGPT, Levanter and
+--   EasyLM shard weights over all devices.
 -- ac: torchtitan's is "selective". Megatron-LM, NeMo and Megatron-Bridge do not recompute.
 -- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap
 --   of communication over tp needs it. With tp, torchtitan uses it by default; Automodel and
 --   InternEvo (mode mtp) use it only on request.
 -- whole: true if the samples of a rank are one micro-batch, because the framework does not
---   accumulate gradients by default.
+--   accumulate gradients by default. A pipeline needs several, so there a micro-batch is one sequence.
 local frameworks = {
   { "^megatron%-lm", zero_stage = "0" }, { "^megatron%-core", zero_stage = "0" },
   { "automodel", zero_stage = "3", sp = "0" }, { "^megatron%-bridge", zero_stage = "1", sp = "1" }, { "nemo", zero_stage = "1", sp = "1" },
@@ -24,6 +25,8 @@ local frameworks = {
   { "internevo", zero_stage = "1", sp = "0" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", sp = "1", whole = true },
   { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
   { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
+  { "kempner", zero_stage = "3" }, { "olmo", zero_stage = "3" }, { "lit%-?gpt", zero_stage = "3" }, { "lit%-?llama", zero_stage = "3" }, { "fairscale", zero_stage = "3" },
+  { "levanter", zero_stage = "3" }, { "easylm", zero_stage = "3" }, { "axlearn", zero_stage = "3" },
   { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
   -- names of containers come last, because a container may have any framework: "torchtitan (ROCm)"
@@ -347,8 +350,8 @@ local function fill_batch(row)
   assume_open(row, "seq", (row.model or ""):find "^bert" and 512 or 4096, "the framework's default length")
   if is_open(row.micro_batch) then
     local own = not is_open(row.global_batch_seqs) and count(row, "global_batch_seqs") // data // (row.directions or 1) // count(row, "accumulated", 1) or 1
-    assume(row, "micro_batch", m.of(row).whole and math.max(1, own) or 1,
-      m.of(row).whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
+    local whole = m.of(row).whole and count(row, "pp", 1) == 1
+    assume(row, "micro_batch", whole and math.max(1, own) or 1, whole and "the framework does not accumulate gradients by default" or "one sequence at a time")
   end
   local times = count(row, "accumulated", 1) * count(row, "micro_batch") * data
   if not is_open(row.accumulated) and is_open(row.global_batch_seqs) then row.global_batch_seqs = tostring(times) end

@@ -181,16 +181,31 @@ local function chunks_with_experts(row, n_pp, vp)
   return vp
 end
 
+-- Returns the blocks of each stage if the first or the last one has only the embedding or only the head
+-- and the loss, as in Llama 3 405B (arXiv 2407.21783, 3.3.2). Returns nil if more blocks are missing.
+local function without_ends(n_layers, n_stages)
+  if n_layers < n_stages - 2 then return nil end
+  local split = {}
+  for stage = 1, n_stages do split[stage] = 1 end
+  split[n_stages] = 0
+  if n_layers == n_stages - 2 then split[1] = 0 end
+  return split
+end
+
 -- Returns the pass for a pipeline.
 local function pipeline(row, how)
   local n_pp, vp, split = count(row, "pp"), count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
   local named, chunks = schedules.of(row)
   if named then return pp { schedule = named, chunks = chunks > 1 and chunks or nil, split = split and #split == n_pp * chunks and split or nil } end
   local n_micro, own = how.n_micro or micro_batches(row, how), how.is_megatron and vp > 1 and megatrons.schedule(row) or nil
+  if not split and vp > 1 and count(row, "n_layers") < n_pp * vp then split = without_ends(count(row, "n_layers"), n_pp * vp) end
   -- The plan has one stage on each rank instead of chunks if the split has another number of parts,
   -- if the number of micro-batches is not a multiple of pp, or if there are fewer blocks than
   -- stages.
-  if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then vp = 1 end
+  if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 and not own or not split and count(row, "n_layers") < n_pp * vp then
+    if vp > 1 then cells.note("one stage on each rank is planned instead of %d chunks", vp) end
+    vp = 1
+  end
   if split and #split ~= n_pp * vp then split = nil end
   vp = chunks_with_experts(row, n_pp, vp)
   return pp { schedule = vp > 1 and (own or "interleaved_1f1b") or "1f1b", chunks = vp > 1 and vp or nil, split = split }

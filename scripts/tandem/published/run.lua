@@ -8,6 +8,9 @@ local recipes, losses = require "tandem.published.recipes", require "tandem.publ
 local model, defaults = require "tandem.published.models", require "tandem.published.defaults"
 local blocks, releases = require "tandem.published.blocks", require "tandem.published.releases"
 local passes, synonyms = require "tandem.published.passes", require "tandem.published.synonyms"
+local axes, deepspeeds = require "tandem.published.frameworks.axes", require "tandem.published.frameworks.deepspeed"
+local ranks, mesh, deepspeed, megatron_deepspeed = axes.ranks, axes.mesh, deepspeeds.deepspeed, deepspeeds.megatron_deepspeed
+local unprofiled, scores = require "tandem.published.frameworks.unprofiled", require "tandem.published.frameworks.written_scores"
 local month_of, is_before = releases.month, releases.is_before
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -20,65 +23,35 @@ local function copy_of(from)
   return copy
 end
 
--- ---- ranks and axes
-
-local function ranks(row)
-  local n, n_tp, n_pp, n_cp = count(row, "n_gpus"), count(row, "tp"), count(row, "pp"), sharers(row)
-  if n % (n_tp * n_pp * n_cp) ~= 0 then
-    refuse("%d GPUs do not divide over tp %d x pp %d%s", n, n_tp, n_pp, n_cp > 1 and (" x cp %d"):format(n_cp) or "")
-  end
-  return n // (n_tp * n_pp * n_cp)
-end
-
--- Returns the plan's mesh. sharded: true if the data ranks (ranks with different samples) shard
--- weights or states. Then they form the axis dp_shard, or two axes if the row gives both dp_shard
--- and dp_replicate. Otherwise they form the axis dp_replicate.
-local function mesh(row, sharded)
-  local own = ranks(row)
-  local ep = megatrons.common_divisor(own, count(row, "ep", 1))
-  if ep ~= count(row, "ep", 1) then
-    cells.note("the ranks of ep = %d extend over tp or cp; they are planned as %d ranks with different samples", count(row, "ep"), ep)
-    row.ep = tostring(ep)
-  end
-  local data = own // ep
-  local shard, copies = tonumber(row.dp_shard), tonumber(row.dp_replicate)
-  if not shard and copies and copies > 1 and copies < data and data % copies == 0 and cells.stage(row) == 3 then shard = data // copies end
-  local replicate = tonumber(row.dp_replicate) or shard and shard > 1 and data % shard == 0 and data // shard
-  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = ep > 1 and ep or nil }
-  if not sharded then
-    axes.dp_replicate = data
-  elseif shard and replicate and shard * replicate == data then
-    axes.dp_shard, axes.dp_replicate = math.tointeger(shard), math.tointeger(replicate)
-  else
-    axes.dp_shard = data
-  end
-  return axes
-end
-
 local m = {}
 
 m.cluster = require "tandem.published.cluster"
 
 -- ---- frameworks, chosen by the beginning of the cell `framework`
 
--- Returns the micro-batch of a pipeline in an old torchtitan, or nil if the row's own cell is
--- right. Old torchtitan cut a local batch into a number of micro-batches
--- (pipeline_parallel_microbatches). The default was the number of pipeline ranks and, since #781
--- (January 2025), the number of stages.
+-- Returns the micro-batch of a pipeline in torchtitan, or nil if the row's own cell is right. Old
+-- torchtitan cut a local batch into a number of micro-batches (pipeline_parallel_microbatches). The
+-- default was the number of pipeline ranks and, since #781 (January 2025), the number of stages.
+-- Since April 2025, the size of a micro-batch is an option, and its default is one sequence
+-- (pipeline_parallel_microbatch_size). A cell that leaves no second micro-batch gives the local batch.
 local function micro_of(row)
-  if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
-  local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
+  if count(row, "pp") == 1 then return nil end
   local own = count(row, "global_batch_seqs") // ranks(row)
+  if not is_before(row, "2025-04") then return has(row, "framework", "^torchtitan") and own == count(row, "micro_batch") and 1 or nil end
+  local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
   if own % pieces ~= 0 then refuse("a local batch of %d is not cut into %d micro-batches", own, pieces) end
   return own // pieces
 end
+
+local function is_titan(row) return has(row, "framework", "torchtitan") or has(row, "framework", "vescale") or has(row, "framework", "torchtune") end
 
 -- Returns the pass for the data ranks. In torchtitan, stage 2 keeps gathered weights for the
 -- backward pass (reshard_after_forward=False: docs/fsdp.md), and this is the default under pp. In
 -- stage 0, every rank has all weights.
 local function titan_data(row, stage)
   if stage == 0 then return ddp {} end
-  if stage == 1 then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
+  if stage == 1 and is_titan(row) then refuse("%s shards weights, so its ZeRO stage 1 is not modelled", row.framework) end
+  if stage == 1 then return zero "optim" end
   local staged = count(row, "pp") > 1
   return fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged and stage ~= 2, keep_gathered = staged or nil, pipeline_stage = staged or nil }
 end
@@ -121,8 +94,9 @@ end
 
 -- Turns the row into KempnerForge's own configuration, from which the dialect makes the plan.
 local function kempnerforge(row)
-  local ep = count(row, "ep", 1)
-  local data, at = ranks(row) // ep, mesh(row, true)
+  local ep, stage = count(row, "ep", 1), cells.stage(row)
+  if stage == 1 or stage == 2 then refuse("KempnerForge shards weights, so its ZeRO stage %d is not modelled", stage) end
+  local data, at = ranks(row) // ep, mesh(row, stage ~= 0)
   local micro = count(row, "micro_batch")
   local steps = kempnerforge_batch(row, micro * data)
   if steps % (micro * data) ~= 0 then refuse("the batch is not a multiple of micro-batch x data ranks") end
@@ -153,14 +127,27 @@ local function kempnerforge(row)
   return { plan = own }
 end
 
+-- Returns the mesh and the data pass of a framework that shards weights by default. Stage 0 copies
+-- all states, stage 1 shards the optimizer, and stage 2 keeps gathered weights for the backward pass.
+-- options: those of fsdp2{} in stage 3
+local function by_stage(row, options)
+  local stage = cells.stage(row) or 3
+  if stage == 0 and ranks(row) * sharers(row) > 1 then return mesh(row, false), ddp {} end
+  if stage == 1 and ranks(row) * sharers(row) > 1 then return mesh(row, true), zero "optim" end
+  local own = copy_of(options or {})
+  if stage == 2 then own.reshard_after_forward = false end
+  return mesh(row, true), fsdp2(own)
+end
+
 -- composer's FSDP1 with mixed precision PURE reduces gradients in bf16.
 local function foundry(row)
-  return { runtime = "fsdp1", mesh = mesh(row, true), reduce = "bf16",
-    data = fsdp2 { reshard_after_forward = cells.stage(row) ~= 2 } }
+  local axes, data = by_stage(row)
+  return { runtime = "fsdp1", mesh = axes, reduce = "bf16", data = data }
 end
 
 local function fms(row)
-  return { runtime = "fms", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
+  local axes, data = by_stage(row)
+  return { runtime = "fms", mesh = axes, reduce = "bf16", data = data, compile = "block" }
 end
 
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
@@ -192,11 +179,23 @@ local function shards_of(row, data)
   return shard < data and data % shard == 0 and shard > 1 and shard * replicate == data and shard or data
 end
 
+-- Returns the stage that is planned. Only Megatron-FSDP reduces the gradients of stage 2 after each
+-- micro-batch of a pipeline. Other frameworks with a pipeline reduce them after the last micro-batch of a
+-- step (MegaScale, arXiv 2402.15627, 3.2) or of a chunk (Llama 3, arXiv 2407.21783, 3.3.2), so stage 1 is
+-- planned.
+local function once_a_step(row, stage)
+  local native = false
+  for _, name in ipairs { "^megatron%-lm", "^megatron%-core", "^megatron%-bridge", "^megatron%-fsdp", "^nemo", "nvidia" } do native = native or has(row, "framework", name) end
+  if stage ~= 2 or native or count(row, "pp") == 1 then return stage end
+  cells.note("ZeRO stage 2 with a pipeline is planned as stage 1, whose gradients are reduced once a step")
+  return 1
+end
+
 -- Megatron's distributed optimizer shards over the ranks of dp x cp, which hold the same weights.
 -- ZeRO stages 2 and 3 are those of Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (of NeMo
 -- and Megatron-Bridge) keeps the base in 16 bits, without gradients.
 local function megatron(row)
-  local stage = cells.stage(row) or 0
+  local stage = once_a_step(row, cells.stage(row) or 0)
   local lora = cells.is_lora(row)
   if lora then stage = 0 end
   local at = megatrons.place(row, ranks(row), sharers(row))
@@ -214,7 +213,7 @@ local function megatron(row)
   end
   local shared, n_cp = at.data * at.cp, sharers(row)
   megatrons.name_old_kernel(row)
-  local names = not cells.is_open(row.transformer_impl) or not cells.is_open(row.attention_backend)
+  local names = not cells.is_open(row.transformer_impl) or not cells.is_open(row.attention_backend) or not cells.is_open(row.hidden_dropout) or not cells.is_open(row.attention_dropout)
   local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
     ops = names and megatrons.ops(row) or nil, scores = names and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
     n_micro = count(row, "global_batch_seqs") // (at.micro * at.data), ring = at.cp < n_cp and n_cp or nil,
@@ -234,58 +233,6 @@ local function megatron_lm(row)
   return how
 end
 
--- Returns DeepSpeed's data pass of stage 0, which reduces all gradients at once after the last
--- backward pass (runtime/engine.py: allreduce_gradients; runtime/pipe/engine.py:
--- _exec_reduce_grads).
-local function late_reduction() return zero { strategy = "no_shard", overlap_grad_reduce = false, bucket_size = 1 << 50 } end
-
--- Returns true if the row says that gradients are summed in fp32 ("grad_accum_dtype=fp32").
-local function sums_in_fp32(row)
-  for _, key in ipairs { "precision", "zero_stage", "flag", "notes" } do
-    if has(row, key, "grad[%a_%s]*[=:%s]+f[lp]%a*32") or has(row, key, "f[lp]%a*32[%s_%-]*grad") then return true end
-  end
-  return cells.flag(row, "grad_reduce_in_bf16") == false
-end
-
--- Returns true if DeepSpeed uses BF16_Optimizer (engine.py: get_data_types,
--- _do_optimizer_sanity_check). Without ZeRO, the releases until 2025 use it and sum bf16 gradients
--- in fp32. With stage 1, they use it only if the configuration asks for fp32 sums and the states
--- are not offloaded. Other rows with stage 1 are assumed to use it if they have a pipeline, because
--- pipelines of older releases fail in bf16 with ZeRO's own optimizer (DeepSpeed #3693, #4713). This
--- is assumed for all releases.
-local function has_bf16_optimizer(row, stage)
-  if passes.half_of(row, {}) ~= "bf16" then return false end
-  if stage == 0 then return true end
-  return stage == 1 and not cells.offloads(row) and (sums_in_fp32(row) or count(row, "pp") > 1)
-end
-
--- Megatron-DeepSpeed. A row without a ZeRO stage is assumed to use plain data parallelism (as the
--- rows of vTrain do). The vocabulary is padded as in Megatron, to a multiple of 128 times tp. In
--- fp16, gradients are summed and reduced in 16 bits (engine.py: communication_data_type), and the
--- optimizer copies its part of them to fp32 (zero/stage_1_and_2.py, fp16/fused_optimizer.py).
--- BF16_Optimizer shards states, sums gradients in fp32, and also keeps the 16-bit gradients
--- (runtime/bf16_optimizer.py).
-local function megatron_deepspeed(row)
-  local stage, data, half = cells.stage(row) or 0, ranks(row), passes.half_of(row, {})
-  local multiple = 128 * count(row, "tp")
-  local year = row.framework:match "20%d%d"
-  local flash = cells.affirms(row.framework, "flash") or cells.affirms(row.flag, "flash") or has(row, "attention_backend", "flash")
-  local both = has_bf16_optimizer(row, stage)
-  return { runtime = (flash or year and tonumber(year) >= 2024) and "megatron_core" or "megatron2022", mesh = mesh(row, stage > 0 or both), vocab = -(-count(row, "vocab") // multiple) * multiple,
-    reduce = half == "fp16" and "fp16" or nil, update_bytes = half == "fp16" and stage < 3 and 4 or nil, two_gradients = both or nil,
-    data = data > 1 and (both and zero { strategy = "optim", grad_reduce_in_fp32 = true, overlap_grad_reduce = false }
-      or stage == 0 and late_reduction() or zero(zero_names[stage])) or nil }
-end
-
-local function deepspeed(row)
-  local liger = cells.affirms(row.framework, "liger") or has(row, "peak_mem_kind", "liger")
-  local stage = cells.stage(row) or 0
-  -- gradients are reduced in the type of the weights (engine.py: communication_data_type)
-  return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, stage > 0), reduce = passes.half_of(row, {}),
-    data = ranks(row) > 1 and (stage == 0 and late_reduction() or zero(zero_names[stage])) or nil,
-    host_optimizer = row.offload == "optimizer" or cells.offloads(row) == "optimizer", pieces = liger and trainers.liger_pieces(row) or nil }
-end
-
 -- XTuner V1 shards with PyTorch's FSDP2; older releases call DeepSpeed. Releases before V1 have numbers 0.1 and 0.2.
 local function xtuner(row)
   local new = has(row, "framework", "xtuner[%s_/-]*v?[1-9]") or has(row, "framework", "fsdp")
@@ -295,10 +242,9 @@ end
 -- NeMo Automodel: weights and moments are bf16, as in Hugging Face's configurations. Gradients are
 -- summed in fp32. Liger's kernels are used, except under tensor parallelism.
 local function automodel(row)
-  local staged = count(row, "pp") > 1
-  return { runtime = count(row, "tp") > 1 and "automodel_tp" or "automodel", mesh = mesh(row, true), param = "bf16",
-    byte_gather = true, compile = "block",
-    data = ranks(row) > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
+  local axes, data = by_stage(row, { copy = not gathers_bytes(row), reshard_after_forward = count(row, "pp") == 1 })
+  return { runtime = count(row, "tp") > 1 and "automodel_tp" or "automodel", mesh = axes, param = "bf16",
+    byte_gather = cells.stage(row) ~= 0, compile = "block", data = ranks(row) * sharers(row) > 1 and data or nil }
 end
 
 -- nanotron: bf16 weights, gradients summed in fp32, ZeRO-1 (optim/zero.py), FlashAttention-2.
@@ -309,22 +255,25 @@ local function nanotron(row)
   return how
 end
 
-local function colossal(row)
-  cells.note("framework %s has no profile; nanotron's is used", row.framework)
-  return nanotron(row)
+-- Returns a function for frameworks without a profile, which get the plan of a related one, and a note.
+local function like(own, whose)
+  return function(row)
+    cells.note("framework %s has no profile; %s is used", row.framework, whose)
+    return own(row)
+  end
 end
+
+local colossal = like(nanotron, "nanotron's")
 
 -- MaxText: weights are sharded as in FSDP, and XLA compiles the whole model.
 local function maxtext(row)
   row.compile = "yes"
-  return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
+  local axes, data = by_stage(row)
+  return { runtime = "maxtext", mesh = axes, compile = "model", data = ranks(row) * sharers(row) > 1 and data or nil }
 end
 
 -- Levanter, EasyLM and others: JAX programs that shard weights like MaxText.
-local function jax(row)
-  cells.note("framework %s has no profile; MaxText's is used", row.framework)
-  return maxtext(row)
-end
+local jax = like(maxtext, "MaxText's")
 
 -- OLMo: PyTorch's FSDP1, gradients reduced in fp32 (configs of the 7B; olmo/config.py: FSDPConfig). OLMo-core calls FSDP2.
 local function olmo(row)
@@ -336,10 +285,7 @@ local function olmo(row)
 end
 
 -- FairScale's FSDP, the origin of PyTorch's FSDP1.
-local function fairscale(row)
-  cells.note("framework %s has no profile; that of PyTorch's FSDP is used", row.framework)
-  return fms(row)
-end
+local fairscale = like(fms, "that of PyTorch's FSDP")
 
 -- Lightning's precisions that end in "-true" keep weights, gradients and states in 16 bits (lightning/fabric/plugins/precision/half.py).
 local function is_true_half(row) return has(row, "precision", "^b?f?p?l?o?a?t?16%-true") end
@@ -353,25 +299,20 @@ end
 -- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments keep the dtype
 -- in which the model was loaded.
 local function trainer(row)
-  local stage, data, lora = cells.stage(row) or 0, ranks(row), cells.is_lora(row)
+  local stage, data, lora = cells.stage(row) or 0, ranks(row) * sharers(row), cells.is_lora(row)
   local pure = lora or has(row, "precision", "pure") or has(row, "precision", "^full%s+b?f") or has(row, "precision", "everything") or has(row, "precision", "autocast") or is_true_half(row)
   local runtime, ops, pieces = trainers.trainer(row)
-  return { runtime = runtime, mesh = mesh(row, stage > 0), lora = lora, ops = ops, pieces = pieces,
+  local how = { runtime = runtime, mesh = mesh(row, stage > 0), lora = lora, ops = ops, pieces = pieces,
     param = pure and "bf16" or nil, reduce = pure and "bf16" or nil,
     data = data > 1 and (stage > 0 and fsdp2 { reshard_after_forward = stage == 3 } or ddp {}) or nil }
+  return scores.of_transformers(row) and scores.write(row, how) or how
 end
 
 -- Unsloth changes the kernels of Hugging Face's Trainer.
-local function unsloth(row)
-  cells.note("framework %s has no profile; that of Hugging Face's Trainer is used", row.framework)
-  return trainer(row)
-end
+local unsloth = like(trainer, "that of Hugging Face's Trainer")
 
 -- Forks of Megatron-LM, and frameworks that call Megatron-Core: Pai-Megatron-Patch, FlagScale, Primus, MegaScale.
-local function fork(row)
-  cells.note("framework %s has no profile; Megatron-Core's is used", row.framework)
-  return megatron_lm(row)
-end
+local fork = like(megatron_lm, "Megatron-Core's")
 
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
@@ -393,6 +334,7 @@ local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer, own.frozen_base = how.host_optimizer, how.lora or nil
   own.update_bytes = how.update_bytes or own.update_bytes
+  own.offloaded_blocks = how.offloaded_blocks or how.is_megatron and tonumber(row.offloaded_blocks) or nil
   if how.two_gradients then own.two_gradients, own.holds_gradients = true, true end
   local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
   if how.runtime == "megatron" and megatrons.runs_modules(row) then
@@ -412,7 +354,7 @@ local function profile(row, how)
   if how.is_megatron then
     own.overlaps_tp, own.input_s = megatrons.overlaps(row), tonumber(row.input_s)
     own.exchange_part = megatrons.exchange_part(row, how.per_node, how.n_micro, how.mesh.ep_mode ~= nil)
-    own.own_exchange, own.offloaded_blocks = recipes.is_flex(row) or nil, tonumber(row.offloaded_blocks)
+    own.own_exchange = recipes.is_flex(row) or nil
     megatrons.graph(row, own)
     if not how.lora then megatrons.gradients(row, own) end
     losses.changes(row, own, how, tonumber(row.deferral_limit))
@@ -444,10 +386,7 @@ local function framework(row)
       return known[2](row)
     end
   end
-  -- For an unknown framework: torchtitan's profile if all weights are sharded, otherwise Megatron's.
-  local sharded = (cells.stage(row) == 3 or has(row, "framework", "fsdp") and cells.stage(row) == 2) and count(row, "pp") == 1
-  cells.note("framework %s is not known; the profile of %s is used", row.framework, sharded and "torchtitan" or "Megatron")
-  return (sharded and torchtitan or megatron)(row)
+  return unprofiled.plan(row, { torchtitan = torchtitan, megatron = megatron, maxtext = maxtext })
 end
 
 function m.plan(row)
@@ -462,7 +401,10 @@ function m.plan(row)
   if how.lora == nil and cells.is_lora(row) then how.lora, how.param = true, "bf16" end
   local off = cells.offloads(row)
   if off == "parameters" then refuse("offload to host memory (parameters) is not modelled for this framework") end
-  if off == "activations" then cells.note("activations that the row offloads to host memory stay on the device") end
+  if row.offloads_activations then
+    how.offloaded_blocks = count(row, "n_layers")
+    cells.note("the time of the copies of activations to host memory is left out")
+  end
   if off == "optimizer" and not how.host_optimizer then
     how.host_optimizer = true
     cells.untimed("the host's update of the offloaded optimizer")

@@ -195,7 +195,6 @@ local function policy(row)
   if value and not lower:find "^full" and not lower:find "^selective" then row.ac, lower = value, value end
   for _, known in ipairs(policies) do
     if lower:find(known[1]) then
-      if lower:find "offload" then cells.note("activations that the row offloads to host memory stay on the device") end
       row.ac = known[2]
       return true
     end
@@ -246,16 +245,14 @@ local function recomputation(row)
   -- removes parts that add nothing: "selective, not full", "true; use_reentrant: false"
   local denied = select(2, cells.without_denied(row.ac, { "recomput%a*", "checkpoint%a*", "ckpt", "remat%a*", "^%s*ac", "^%s*gc" }))
   if denied and select(2, among(row.ac:lower(), recomputes)) == 0 then
-    if cells.affirms(row.ac, "offload") then cells.note("activations that the row offloads to host memory stay on the device") end
     row.ac = "none"
     return
   end
-  row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
+  row.ac = row.ac:gsub("[,;%(]%s*not%s+%a+%s*%)?%s*$", ""):gsub("[,;%(]%s*no%s+%a*%s*offload%a*%s*%)?%s*$", ""):gsub(",?%s*non%-reentrant", ""):gsub("[,;%(]?%s*[%a_]*reentrant%s*[:=]%s*%a+%)?", "")
   row.ac = row.ac:gsub("^%s*[Ss]el%s*$", "selective"):gsub("^%s*[Ss]elected%s+", "selective "):gsub("feed_forward", "mlp")
   if policy(row) then return end
   local text = row.ac:match "^%s*(.-)%s*$"
   local lower, start = text:lower(), word_of(row.ac)
-  if lower:find "offload" and not lower:find "no%s+offload" then cells.note("activations that the row offloads to host memory stay on the device") end
   -- these cells only deny recomputation: "without AC", "w/o AC", "AC off", "not used"
   if lower:find "^without" or lower:find "^w/o" or lower:find "^not%s+%a+$" and not lower:find "full" and not lower:find "selective" or lower:find "^%a+%s+off$" and not lower:find "full" then row.ac = "none" return end
   local outside = unbracketed(text):gsub("with empty list = none", "")
@@ -353,6 +350,26 @@ local function sequences(row)
   if text:find "reduce[%s_%-]*scatter" then row.sp = "1" return end -- nanotron's mode of tp
   if not n and (text:find "^%s*w/%s*sp" or text:find "^%s*sp%s*$" or text:find "tp[%s%+%-/]*sp" or text:find "^%s*seq%a*[%s_%-]*parallel" or text:find "^%s*with%s+tp" or text:find "sequence[%s_%-]*parallel" or text:find "^%s*megatron") then row.sp = "1" return end
   refuse("sp", row.sp)
+end
+
+-- The stage of frameworks that have only one besides plain data parallelism, and what they call "SDP":
+-- Galvatron (arXiv 2211.13878) and SageMaker's library shard weights, FairScale's ShardedDDP gradients.
+local only = { { "galvatron", "3" }, { "sagemaker", "3" }, { "%f[%a]smp%f[%A]", "3" }, { "fairscale", "2" }, { "fsdp", "3" }, { "torchtitan", "3" }, { "nanotron", "1" }, { "internevo", "1" },
+  { "^megatron%-lm", "1" }, { "^megatron%-core", "1" }, { "^megatron%-bridge", "1" }, { "^nemo", "1" } }
+
+-- Rewrites a cell that says only that states are sharded ("yes", "ZeRO: on", "SDP"), if the framework leaves no choice.
+local function only_stage(row)
+  local text = row.zero_stage:lower():gsub("^%s*zero[%a_%s]*[:=]%s*", ""):match "^%s*(.-)%s*$"
+  if not yes[text] or text:find "^%d" then
+    if text ~= "sdp" and not text:find "^sharded%s+data[%s_%-]*parallel%a*$" then return end
+  end
+  for _, known in ipairs(only) do
+    if cells.has(row, "framework", known[1]) then
+      cells.note("zero_stage says only %s; stage %s of %s is planned", row.zero_stage, known[2], row.framework)
+      row.zero_stage = known[2]
+      return
+    end
+  end
 end
 
 -- Fills the two degrees of HSDP if the row gives one of them: the number of ranks that shard the
@@ -457,10 +474,12 @@ function m.normalise(row)
   end
   if not cells.is_open(row.compile) then compiled(row) end
   granularity(row)
+  row.offloads_activations = cells.offloads_activations(row) or nil -- the next line shortens the cell `ac`
   if not cells.is_open(row.ac) then recomputation(row) detail(row) end
   precisions_of.take_flag(row)
   if not cells.is_open(row.precision) then precision(row) end
   if cells.has(row, "framework", "internevo") then row.zero_stage = (row.zero_stage or ""):gsub("^%s*(%-?%d+)%s*%(zero1%s*%)", "zero1 %1") end
+  if not cells.is_open(row.zero_stage) then only_stage(row) end
   if not cells.is_open(row.zero_stage) and cells.stage(row) == nil then refuse("zero_stage", row.zero_stage) end
   if not cells.is_open(row.zero_stage) then shared_group(row) end
   if not cells.is_open(row.n_gpus) and not cells.is_open(row.zero_stage) then hybrid(row) end

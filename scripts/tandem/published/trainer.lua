@@ -7,6 +7,11 @@ local m = {}
 -- fused_linear_cross_entropy). The number of tokens in a chunk is a power of two. It is chosen so
 -- that a chunk has about as many logits as the head's whole input has numbers.
 function m.liger_pieces(row)
+  local shared = tonumber((row.sp or ""):match "^ulysses (%d+)") or count(row, "cp", 1)
+  if shared > 1 then
+    cells.note("the head and the loss are computed at once: chunks do not work with %d ranks that share a sequence", shared)
+    return 1
+  end
   local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
   local wanted, chunk = -(-tokens // ratio), 1
   while chunk < wanted do chunk = 2 * chunk end
