@@ -49,7 +49,7 @@ Graph graph_copy(const Graph *g, Arena *arena)
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs)
 {
     static const Attrs none;
-    /* an element of the list itself needs no search */
+    /* `attrs` may point into the list itself; its index is then known */
     const uintptr_t at = (uintptr_t)attrs, first = (uintptr_t)g->attrs.at;
     if (at >= first && at < first + g->attrs.n * sizeof *attrs)
         return (AttrsId)(attrs - g->attrs.at);

@@ -1,4 +1,5 @@
-/* Stores each shape once, and finds the sizes of an instruction on one rank. */
+/* Stores each shape of a plan once, and computes what a rank has of each index of an
+ * instruction. */
 #include "planner/ir/plan.h"
 
 #include <assert.h>

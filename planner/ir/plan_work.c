@@ -1,4 +1,4 @@
-/* Computes the FLOPs of an instruction on one rank, and the bytes that it moves. */
+/* Computes the FLOPs that an instruction costs one rank, and the bytes that it reads and writes. */
 #include "planner/ir/layout/rows.h"
 #include "planner/ir/plan.h"
 #include "planner/ir/window.h"

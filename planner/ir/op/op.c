@@ -11,24 +11,24 @@
 #include "planner/ir/op/op_private.h"
 #include "planner/ir/window.h"
 
-/* The op and the dimensions of a binding: the op with the numbers of arguments, and then for each
- * argument its number of dimensions and their sizes. */
+/* The key of a binding in the table: the op with its counts of inputs and outputs, then for each
+ * argument its count of dimensions and their sizes. */
 enum { KEY_WORDS = 1 + MAX_ARGS * (1 + MAX_DIMS) };
 typedef struct BoundKey {
-    uint32_t n; /* 0: the dimensions are not all known, so that no key exists */
+    uint32_t n; /* words in use; 0: some dimensions are unknown, so there is no key */
     int64_t word[KEY_WORDS];
 } BoundKey;
 
 /* A result of op_bind that is kept for reuse: equal layers bind the same op to the same dimensions,
  * and every pass binds them again. */
 typedef struct BoundShape {
-    uint32_t n; /* BoundKey.n; 0: empty */
+    uint32_t n; /* as in its BoundKey; 0: the entry is empty */
     int64_t word[KEY_WORDS];
     Binding binding;
 } BoundShape;
 
-/* A new result replaces the one that was used less recently. So a result that op_bound has returned
- * survives the next call. */
+/* The two bindings with the same hash that were used last. A new one replaces the older, so a
+ * pointer that op_bound has returned survives the next call. */
 typedef struct BoundSet {
     BoundShape of[2];
     uint32_t newest;
@@ -53,7 +53,8 @@ static BoundSet *bounds_of_thread(void)
     return bounds;
 }
 
-/* Appends the dimensions of n arguments. Returns false if some are not known or are too many. */
+/* Appends the dimensions of n arguments to the key. Returns false if some are unknown or too
+ * many. */
 static bool key_add(BoundKey *key, const Dims *dims, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -74,7 +75,7 @@ static void key_make(BoundKey *key, OpKind op, const Dims *in, uint32_t n_in, co
     if (!key_add(key, in, n_in) || !key_add(key, out, n_out)) key->n = 0;
 }
 
-/* Returns the set of bindings to which the key belongs. */
+/* Returns the entry of this thread's hash table for the key. */
 static BoundSet *set_of(const BoundKey *key)
 {
     uint64_t hash = key->n;
@@ -133,8 +134,8 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
     return sig_output_dims(&op_info(op)->sig, b, j, dim);
 }
 
-/* The lower-case letters that may be split, as a set, are found once for each op. Threads may find
- * the same set at the same time, because it depends on the op alone. */
+/* The set of letters that may be split is computed once for each op and kept as bits. Two threads
+ * may compute it at the same time, which does no harm, because both get the same result. */
 bool op_may_split(OpKind op, char letter)
 {
     enum { KNOWN = 1 << 30 };

@@ -94,8 +94,9 @@ static bool collects_tokens(OpKind op)
     return !op_is_gradient(op) && reads_rooms(op) && makes(op, INDEX_tokens);
 }
 
-/* The answers to the questions that passes ask about every node. They are found once for each op.
- * Threads may find the same answers at the same time, because they depend on the op alone. */
+/* Answers that passes need for every node. They are computed once for each op and kept as bits. Two
+ * threads may compute them at the same time, which does no harm, because both get the same
+ * result. */
 enum { KNOWN = 1, SENDS = 2, COLLECTS = 4 };
 static uint8_t answers_about(OpKind op)
 {

@@ -1,4 +1,4 @@
-/* Divides sequences over the ranks of cp, and of tp where it cuts sequences, too. */
+/* How a sequence is divided over the ranks of cp and, with sequence parallelism, of tp. */
 #include "planner/passes/pass.h"
 
 DealId sequence_deal(const Job *job, uint32_t parts)

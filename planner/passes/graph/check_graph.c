@@ -88,8 +88,8 @@ static bool same_node(const Node *x, const Node *y)
     return SAME_FIELDS(x, y, Node, op, split) && same_loc(&x->loc, &y->loc);
 }
 
-/* Returns the first of the records [i, n) that may have changed. Compares all bytes, and several
- * records at a time, because few passes change many records. */
+/* Returns the index of the first record from i to n - 1 whose bytes differ between x and y; n if
+ * none does. Compares 16 records at a time, because most passes change few. */
 #define FIRST_CHANGED(x, y, i, n) first_changed(x, y, i, n, sizeof *(x))
 static uint32_t first_changed(const void *x, const void *y, uint32_t i, uint32_t n, size_t size)
 {

@@ -189,8 +189,8 @@ static bool leaves_ring(const Job *job, const Node *n, uint32_t axis, char lette
            op_role(n->op, letter) == INDEX_tokens;
 }
 
-/* Returns the index letter by which `axis` should divide the node's work; 0: all ranks
- * along `axis` do the same work. */
+/* Returns the index letter by which `axis` should divide the node's work; 0: all ranks along `axis`
+ * do the same work. */
 static char wanted_split(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -246,7 +246,8 @@ static void place_rows(Job *job, const Node *n)
                              (uint32_t)attrs->top_k, (uint32_t)(bound + 0.5));
 }
 
-/* Chooses the splits of node n, and places its outputs. */
+/* Chooses Node.split of node n on every axis, and the layouts of its outputs. Returns false after
+ * an error. */
 static bool place_node(Job *job, Node *n, AxisSet scatters)
 {
     Graph *g = &job->plan->graph;
@@ -276,11 +277,11 @@ static bool place_node(Job *job, Node *n, AxisSet scatters)
 }
 
 /* ---- equal blocks ----
- * Placing a node reads its op and attributes, and of its tensors only the fields that same_place
- * compares. So a node gets the result of an earlier node if all of these are equal. The earlier
- * node is the one at the same place in the block before. */
+ * place_node(n) depends only on n's op and attributes, and on the fields of its tensors that
+ * same_place compares. If all these are equal for the node at the same position in the block
+ * before, its result is copied. */
 
-/* The fields of an output that placing its node reads, and that it then changes. */
+/* The fields of an output that place_node reads and may change. */
 typedef struct Place {
     Layout use;
     DealId deal[MAX_DIMS];
@@ -290,7 +291,8 @@ typedef struct Place {
 static Place place_of(const Tensor *t)
 {
     Place place;
-    memset(&place, 0, sizeof place); /* places are compared as bytes */
+    /* zeroes the padding, because Places are compared byte by byte */
+    memset(&place, 0, sizeof place);
     place.use = t->use;
     memcpy(place.deal, t->deal, sizeof place.deal);
     place.use_is_fixed = t->use_is_fixed;
@@ -302,7 +304,7 @@ static bool same_size(const Tensor *x, const Tensor *y)
     return x->n_dims == y->n_dims && memcmp(x->dim, y->dim, x->n_dims * sizeof *x->dim) == 0;
 }
 
-/* True if two inputs are equal in all fields that placing a node reads. */
+/* True if tensors a and b, inputs of two nodes, are equal in all fields that place_node reads. */
 static bool same_place(const Graph *g, TensorId a, TensorId b)
 {
     const Tensor *x = &g->tensors.at[a], *y = &g->tensors.at[b];
@@ -312,8 +314,8 @@ static bool same_place(const Graph *g, TensorId a, TensorId b)
             !graph_weight(g, a) == !graph_weight(g, b));
 }
 
-/* True if node n gets the same splits and places as node m. `before` has the places of m's outputs
- * before m was placed. */
+/* True if place_node would give node n the same result as node m. before[t]: the Place of m's
+ * output t before place_node(m). */
 static bool is_equal(const Graph *g, const Node *m, const Node *n, const Place *before)
 {
     if (m->op != n->op || m->attrs != n->attrs || m->n_in != n->n_in || m->n_out != n->n_out)
@@ -340,12 +342,13 @@ static void place_like(Graph *g, const Node *m, Node *n)
     }
 }
 
-/* The newest blocks: the first node of the newest one, and of the one before it; 0: none. */
+/* The first nodes of the current block and of the block before it; 0: none. */
 typedef struct BlockStarts {
     NodeId first, before;
 } BlockStarts;
 
-/* Returns the node at the place of node `id` in the block before; 0 if there is none. */
+/* Returns the node with the same position in the block before, such as the product of layer 2's wq
+ * for that of layer 3's wq; 0: none. Updates *blocks when a new block begins. */
 static NodeId equal_candidate(const Graph *g, BlockStarts *blocks, NodeId id)
 {
     const uint32_t layer = g->nodes.at[id].layer;

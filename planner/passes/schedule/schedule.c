@@ -1,4 +1,4 @@
-/* Starts a schedule, and names its actions. */
+/* Initialises schedules, and names the kinds of actions. */
 #include "planner/passes/schedule/schedule.h"
 
 const char *action_name(ActionKind kind)

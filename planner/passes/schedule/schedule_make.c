@@ -1,5 +1,5 @@
-/* Makes a schedule by its name. Schedules of one direction are in this file: rank r holds stages r,
- * r + p, ... */
+/* Builds the schedule of a given kind. This file has those whose stages go round in one direction:
+ * rank r of p has the stages r, r + p, r + 2p, ... schedule_v.c has the V schedules. */
 #include "planner/passes/schedule/schedule.h"
 
 #include <assert.h>

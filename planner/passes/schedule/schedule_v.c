@@ -1,6 +1,6 @@
 /* V schedules: each of p ranks has two stages. Rank r has stage r (chunk 0, the way down the V) and
- * stage 2p - 1 - r (chunk 1, the way up). So rank 0 has the first and the last stage.
- * F, B, I and W are the kinds of actions (schedule.h). */
+ * stage 2p - 1 - r (chunk 1, the way up). So rank 0 has the first and the last stage. F, B, I and W
+ * are the kinds of actions (schedule.h). */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"
