@@ -46,16 +46,13 @@ typedef struct Folder {
     Rank *members;               /* [number in its group]: the ranks of one group, rising */
     Colour *link;                /* [link of the network] */
     const uint32_t *apart;       /* [rank]: see FoldNodes.apart; NULL: there are no such numbers */
-    bool networked;              /* some ranks communicate with ranks on other nodes */
+    /* Axes along which ranks only repeat each other (fold_repeats). Ranks that differ only along
+     * these axes have equal colours, so only the first of them (`firsts`) is coloured. */
+    AxisSet repeats;
+    LIST(Rank) firsts;
+    Rank *first_of; /* [rank] */
+    bool networked; /* some ranks communicate with ranks on other nodes */
 } Folder;
-
-uint32_t fold_axes(const Fold *fold, AxisSet axes)
-{
-    for (uint32_t i = 0; i < fold->axes.n; i++) {
-        if (fold->axes.at[i].axes == axes) return i;
-    }
-    return UINT32_MAX;
-}
 
 static uint32_t hop_at(Folder *w, FoldHop hop)
 {
@@ -107,13 +104,14 @@ static bool meets_peer(const Folder *w, Rank r, uint32_t i, Rank *peer)
     return *peer != UINT32_MAX;
 }
 
-/* Each refinement needs the peers of all ranks, so they are computed once. */
+/* Each refinement needs the peers of all coloured ranks, so they are computed once. */
 static void find_peers(Folder *w)
 {
     const uint32_t n = w->fold->n_ranks;
     w->peer = arena_array(w->scratch, (size_t)w->hops.n * n, sizeof *w->peer);
     for (uint32_t i = 0; i < w->hops.n; i++)
-        for (Rank r = 0; r < n; r++) {
+        for (uint32_t k = 0; k < w->firsts.n; k++) {
+            const Rank r = w->firsts.at[k];
             Rank *peer = &w->peer[(size_t)i * n + r];
             if (!fold_peer(&w->plan->mesh, r, w->hops.at[i].axes, w->hops.at[i].hop, peer))
                 *peer = UINT32_MAX;
@@ -123,6 +121,28 @@ static void find_peers(Folder *w)
 static uint32_t n_messages(const Folder *w, Rank r)
 {
     return w->messages[w->plan->program_of[r]].n;
+}
+
+/* True if messages keep their pattern when all ranks move by one along axis `a`. */
+static bool messages_repeat(const Folder *w, uint32_t a)
+{
+    const AxisSet axis = (AxisSet)(1u << a);
+    for (uint32_t i = 0; i < w->hops.n; i++)
+        if (w->hops.at[i].axes & axis && w->hops.at[i].axes != axis) return false;
+    return true;
+}
+
+/* Finds w->repeats, and the ranks that are coloured. */
+static void find_firsts(Folder *w, bool every_rank)
+{
+    const Fold *f = w->fold;
+    for (uint32_t a = 0; a < f->mesh->n_axes && !every_rank; a++)
+        if (fold_repeats(f, a, w->plan->program_of) && messages_repeat(w, a))
+            w->repeats = (AxisSet)(w->repeats | 1u << a);
+    w->first_of = arena_array(w->scratch, f->n_ranks, sizeof *w->first_of);
+    fold_leaders(f, w->repeats, w->first_of);
+    for (Rank r = 0; r < f->n_ranks; r++)
+        if (w->first_of[r] == r) list_push(w->scratch, &w->firsts, r);
 }
 
 static void find_groups(Folder *w)
@@ -136,7 +156,8 @@ static void find_groups(Folder *w)
             if (fold_node_of(f, group[r]) != fold_node_of(f, r)) w->networked = true;
         }
     }
-    for (Rank r = 0; r < f->n_ranks; r++) {
+    for (uint32_t k = 0; k < w->firsts.n; k++) {
+        const Rank r = w->firsts.at[k];
         Rank peer;
         for (uint32_t i = 0; i < n_messages(w, r); i++)
             if (meets_peer(w, r, i, &peer) && fold_node_of(f, peer) != fold_node_of(f, r))
@@ -169,9 +190,10 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     const uint32_t *leader = w->group + (size_t)i * f->n_ranks;
     uint32_t n = mesh_size(&w->plan->mesh, axes);
     Rank *member = w->members;
-    memset(w->sum, 0, f->n_ranks * sizeof *w->sum);
-    for (Rank r = 0; r < f->n_ranks; r++) {
+    for (uint32_t first = 0; first < w->firsts.n; first++) {
+        const Rank r = w->firsts.at[first];
         if (leader[r] != r) continue;
+        w->sum[r] = (Colour){0, 0};
         member[0] = r;
         for (uint32_t k = 1; k < n; k++) member[k] = mesh_next(&w->plan->mesh, member[k - 1], axes);
         for (uint32_t k = 0, end = 0; k < n; k = end) {
@@ -206,7 +228,9 @@ static bool needs_group(const Folder *w, Rank r, uint32_t i)
 static void start_colours(Folder *w)
 {
     const Fold *f = w->fold;
-    for (Rank r = 0; r < f->n_ranks; r++) {
+    const Rank *firsts = w->firsts.at;
+    for (uint32_t j = 0; j < w->firsts.n; j++) {
+        const Rank r = firsts[j];
         uint32_t program = w->plan->program_of[r];
         w->colour[r] = colour_of(program, program);
         if (w->apart != NULL)
@@ -216,14 +240,16 @@ static void start_colours(Folder *w)
     for (uint32_t k = 0; k < f->axes.n * levels; k++) {
         uint32_t i = k % f->axes.n;
         find_patterns(w, i, k < f->axes.n ? fold_node_of : fold_pod_of);
-        for (Rank r = 0; r < f->n_ranks; r++) {
+        for (uint32_t j = 0; j < w->firsts.n; j++) {
+            const Rank r = firsts[j];
             if (!needs_group(w, r, i)) continue;
             Colour lies = w->sum[w->group[(size_t)i * f->n_ranks + r]];
             w->colour[r] = colour_chain(w->colour[r], lies);
             w->colour[r] = colour_chain(w->colour[r], colour_of(w->here[r], w->here[r]));
         }
     }
-    for (Rank r = 0; w->networked && r < f->n_ranks; r++) {
+    for (uint32_t j = 0; w->networked && j < w->firsts.n; j++) {
+        const Rank r = firsts[j];
         for (uint32_t i = 0; i < n_messages(w, r); i++) {
             Rank peer;
             if (!meets_peer(w, r, i, &peer)) continue;
@@ -259,10 +285,12 @@ static uint32_t key_pod(const Folder *w, uint32_t i, Rank r)
     return fold_pod_of(w->fold, r);
 }
 
+/* Every sum leaves out equally many ranks that repeat others, so unequal colours stay unequal. */
 static void sum_colours(Folder *w, Key key, uint32_t i)
 {
-    memset(w->sum, 0, w->fold->n_ranks * sizeof *w->sum);
-    for (Rank r = 0; r < w->fold->n_ranks; r++) {
+    for (uint32_t k = 0; k < w->firsts.n; k++) w->sum[key(w, i, w->firsts.at[k])] = (Colour){0, 0};
+    for (uint32_t k = 0; k < w->firsts.n; k++) {
+        const Rank r = w->firsts.at[k];
         Colour *sum = &w->sum[key(w, i, r)];
         sum->a += w->mixed[r].a;
         sum->b += w->mixed[r].b;
@@ -272,11 +300,16 @@ static void sum_colours(Folder *w, Key key, uint32_t i)
 static void refine(Folder *w)
 {
     Fold *f = w->fold;
-    memcpy(w->next, w->colour, f->n_ranks * sizeof *w->next);
-    for (Rank r = 0; r < f->n_ranks; r++) w->mixed[r] = colour_of(w->colour[r].a, w->colour[r].b);
+    const Rank *firsts = w->firsts.at;
+    for (uint32_t k = 0; k < w->firsts.n; k++) {
+        const Rank r = firsts[k];
+        w->next[r] = w->colour[r];
+        w->mixed[r] = colour_of(w->colour[r].a, w->colour[r].b);
+    }
     for (uint32_t i = 0; i < f->axes.n; i++) {
         sum_colours(w, key_group, i);
-        for (Rank r = 0; r < f->n_ranks; r++) {
+        for (uint32_t k = 0; k < w->firsts.n; k++) {
+            const Rank r = firsts[k];
             if (!needs_group(w, r, i)) continue;
             w->next[r] = colour_chain(w->next[r], w->sum[key_group(w, i, r)]);
         }
@@ -285,14 +318,17 @@ static void refine(Folder *w)
     for (uint32_t side = 0; w->networked && side < (f->nodes_per_pod == 0 ? 2 : 3); side++) {
         Key key = nodes[side];
         sum_colours(w, key, 0);
-        for (Rank r = 0; r < f->n_ranks; r++) {
+        for (uint32_t k = 0; k < w->firsts.n; k++) {
+            const Rank r = firsts[k];
             w->next[r] = colour_chain(w->next[r], w->sum[key(w, 0, r)]);
         }
     }
-    for (Rank r = 0; r < f->n_ranks; r++) {
+    for (uint32_t k = 0; k < w->firsts.n; k++) {
+        const Rank r = firsts[k];
         Rank peer;
         for (uint32_t i = 0; i < n_messages(w, r); i++)
-            if (meets_peer(w, r, i, &peer)) w->next[r] = colour_chain(w->next[r], w->colour[peer]);
+            if (meets_peer(w, r, i, &peer))
+                w->next[r] = colour_chain(w->next[r], w->colour[w->first_of[peer]]);
     }
     if (f->edges.n > 0) {
         fold_colour_links(f, w->colour, w->link);
@@ -307,10 +343,11 @@ static void refine(Folder *w)
 static uint32_t number(const Folder *w, uint32_t *class_of)
 {
     uint32_t room = 16, n = 0;
-    while (room < 4 * (uint64_t)w->fold->n_ranks) room *= 2;
+    while (room < 4 * (uint64_t)w->firsts.n) room *= 2;
     Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + the first rank of each
                                                                    colour */
-    for (Rank r = 0; r < w->fold->n_ranks; r++) {
+    for (uint32_t k = 0; k < w->firsts.n; k++) {
+        const Rank r = w->firsts.at[k];
         uint32_t at = (uint32_t)w->colour[r].a & (room - 1);
         while (table[at] != 0 && !colour_same(w->colour[table[at] - 1], w->colour[r])) {
             at = (at + 1) & (room - 1);
@@ -332,6 +369,11 @@ static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *
 {
     const Fold *f = w->fold;
     uint32_t n = 0;
+    if (key(w, 0, f->n_ranks - 1) == 0 && span >= f->n_ranks) { /* there is only one */
+        memset(of, 0, f->n_classes * sizeof *of);
+        memcpy(count, f->size, f->n_classes * sizeof *count);
+        return 1;
+    }
     for (uint32_t c = 0; c < f->n_classes; c++) of[c] = UINT32_MAX;
     for (uint32_t c = 0; c < f->n_classes; c++) {
         uint32_t node = key(w, 0, f->rank_of[c]);
@@ -386,6 +428,7 @@ static void settle_classes(Folder *w, bool unfolded)
             refine(w);
             f->n_classes = number(w, f->class_of);
         }
+        for (Rank r = 0; r < f->n_ranks; r++) f->class_of[r] = f->class_of[w->first_of[r]];
     }
     if (f->edges.n > 0) {
         if (!unfolded) fold_colour_links(f, w->colour, w->link);
@@ -428,6 +471,7 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     w.here = arena_array(scratch, f->n_ranks, sizeof *w.here);
     w.members = arena_array(scratch, f->n_ranks, sizeof *w.members);
     collect_needs(&w);
+    find_firsts(&w, unfolded || nodes.every_rank || nodes.apart != NULL || f->routes != NULL);
     find_along(&w);
     find_peers(&w);
     find_groups(&w);
@@ -441,11 +485,4 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     make_groups(&w);
     arena_free(scratch);
     return f;
-}
-
-Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
-                 Arena *arena)
-{
-    FoldNodes nodes = {devices_per_node, nics_per_node, 0, NULL, NULL};
-    return fold_ranks_on(plan, nodes, unfolded, arena);
 }

@@ -82,6 +82,7 @@ typedef struct FoldNodes {
     /* [rank]: a number; ranks with different numbers are not folded into one class. NULL: this does
      * not restrict folding. */
     const uint32_t *apart;
+    bool every_rank; /* colours every rank, even if others are known to be equal; for tests */
 } FoldNodes;
 
 /* Folds the ranks of a plan. If `unfolded` is true, each rank becomes a class. */

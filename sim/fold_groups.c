@@ -1,6 +1,16 @@
 /* The groups of ranks: which rank leads the group of each rank, and how a group is distributed over
  * nodes, NICs and pods. */
+#include <string.h>
+
 #include "sim/fold_private.h"
+
+uint32_t fold_axes(const Fold *fold, AxisSet axes)
+{
+    for (uint32_t i = 0; i < fold->axes.n; i++) {
+        if (fold->axes.at[i].axes == axes) return i;
+    }
+    return UINT32_MAX;
+}
 
 /* Subtracts from leader[rank] what the coordinate along the axis adds to the rank. Ranks with equal
  * coordinates follow each other, so no rank needs a division. */
@@ -16,6 +26,27 @@ void fold_leaders(const Fold *f, AxisSet axes, Rank *leader)
     for (Rank r = 0; r < f->n_ranks; r++) leader[r] = r;
     for (uint32_t a = 0; a < f->mesh->n_axes; a++)
         if (axes >> a & 1) step_back(f, &f->mesh->axis[a], leader);
+}
+
+/* True if a place has `span` consecutive ranks (0: all ranks are in one place), and a move by
+ * `stride` ranks brings all ranks of a place to the same place. */
+static bool moves_whole(const Fold *f, uint32_t span, uint32_t stride)
+{
+    return span == 0 || span >= f->n_ranks || stride % span == 0;
+}
+
+bool fold_repeats(const Fold *f, uint32_t a, const uint32_t *program_of)
+{
+    const uint32_t stride = f->mesh->axis[a].stride, size = f->mesh->axis[a].size;
+    if (!moves_whole(f, f->devices_per_node, stride) ||
+        !moves_whole(f, f->nodes_per_pod * f->devices_per_node, stride))
+        return false;
+    for (Rank first = 0; first < f->n_ranks; first += stride * size)
+        for (uint32_t k = 1; k < size; k++)
+            if (memcmp(program_of + first, program_of + first + k * stride,
+                       stride * sizeof *program_of) != 0)
+                return false;
+    return true;
 }
 
 void fold_describe_group(const Fold *f, FoldGroup *g, Rank first, Arena *arena)
@@ -53,4 +84,11 @@ void fold_describe_group(const Fold *f, FoldGroup *g, Rank first, Arena *arena)
         last_nic = UINT32_MAX;
     }
     if (g->n_nodes < 2) g->n_nics = 0;
+}
+
+Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
+                 Arena *arena)
+{
+    FoldNodes nodes = {.devices_per_node = devices_per_node, .nics_per_node = nics_per_node};
+    return fold_ranks_on(plan, nodes, unfolded, arena);
 }

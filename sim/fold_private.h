@@ -60,6 +60,10 @@ static inline uint32_t fold_nic_of(const Fold *f, Rank rank)
 
 /* Sets leader[rank] to the smallest rank of its group along `axes`, for all ranks. */
 void fold_leaders(const Fold *f, AxisSet axes, Rank *leader);
+/* True if moving every rank by one along axis `a` moves whole nodes and pods, and changes no rank's
+ * program. Then ranks that differ only along the axis behave alike, unless their messages differ.
+ * program_of: [rank] */
+bool fold_repeats(const Fold *f, uint32_t a, const uint32_t *program_of);
 /* Fills in how the group of `first` is distributed. g->axes must be set. */
 void fold_describe_group(const Fold *f, FoldGroup *g, Rank first, Arena *arena);
 

@@ -112,8 +112,11 @@ bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *option
     if (loads == NULL) loads = shared_loads(plan, options, shared, scratch);
     if (!loads_fit(loads, plan)) loads = NULL;
     const uint32_t *apart = loads != NULL ? loads_members(plan, scratch) : NULL;
-    FoldNodes nodes = {cluster->devices_per_node, cluster->nics_per_node, cluster->nodes_per_group,
-                       &routes, apart};
+    FoldNodes nodes = {.devices_per_node = cluster->devices_per_node,
+                       .nics_per_node = cluster->nics_per_node,
+                       .nodes_per_pod = cluster->nodes_per_group,
+                       .routes = &routes,
+                       .apart = apart};
     Fold *fold = fold_ranks_on(plan, nodes, options->unfolded || shared, scratch);
     Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);

@@ -149,9 +149,66 @@ static void links_of_one_colour_are_one_class(void **state)
     arena_free(arena);
 }
 
+/* Draws programs that communicate along one axis or two, with or without stages. */
+static Plan *draw_two_axes(Arena *arena, Random *r)
+{
+    const uint32_t pp = 1 + random_below(r, 3), dp = 1 + random_below(r, 8),
+                   tp = 1 + random_below(r, 4);
+    Plan *plan = synthetic_plan(arena, pp, dp, tp, random_below(r, 2) ? pp : 1);
+    for (uint32_t match = 1; match <= 3 * plan->programs.n; match++) {
+        const AxisSet along = (AxisSet)(1 + random_below(r, 7));
+        const AxisSet all = (AxisSet)((1u << plan->mesh.n_axes) - 1);
+        const bool message = random_below(r, 4) == 0;
+        if (mesh_size(&plan->mesh, along & all) < 2) continue;
+        synthetic_comm(plan, random_below(r, plan->programs.n), STREAM_tp,
+                       message ? OP_send : OP_all_reduce, along & all, message ? 1 : 0, match, 8);
+    }
+    return plan;
+}
+
+static void same_numbers(const uint32_t *x, const uint32_t *y, uint32_t n, uint64_t seed)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] != y[i]) fail_msg("seed %u: %u or %u at %u", (unsigned)seed, x[i], y[i], i);
+}
+
+/* Only the first of the ranks that repeat each other is coloured. The classes must be those that
+ * the colours of all ranks give. */
+static void colours_of_repeated_ranks_change_nothing(void **state)
+{
+    (void)state;
+    uint32_t n_networked = 0;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        Arena *arena = arena_new();
+        Random r = {seed, 1};
+        Plan *plan = draw_two_axes(arena, &r);
+        const uint32_t n_ranks = plan->mesh.n_ranks, odd = random_below(&r, 2 * n_ranks);
+        if (odd < n_ranks && random_below(&r, 3) == 0) plan->program_of[odd] = plan->programs.n - 1;
+        FoldNodes nodes = {.devices_per_node = random_below(&r, 9),
+                           .nics_per_node = random_below(&r, 4),
+                           .nodes_per_pod = random_below(&r, 4)};
+        const Fold *x = fold_ranks_on(plan, nodes, false, arena);
+        nodes.every_rank = true;
+        const Fold *y = fold_ranks_on(plan, nodes, false, arena);
+        assert_int_equal(x->n_classes, y->n_classes);
+        same_numbers(x->class_of, y->class_of, n_ranks, seed);
+        same_numbers(x->node_of, y->node_of, x->n_classes, seed);
+        same_numbers(x->nic_of, y->nic_of, x->n_classes, seed);
+        same_numbers(x->pod_of, y->pod_of, x->n_classes, seed);
+        same_numbers(x->on_node, y->on_node, x->n_classes, seed);
+        same_numbers(x->on_nic, y->on_nic, x->n_classes, seed);
+        same_numbers(x->on_pod, y->on_pod, x->n_classes, seed);
+        assert_int_equal(x->n_pod_classes, y->n_pod_classes);
+        n_networked += x->n_node_classes > 1 || x->n_classes < n_ranks;
+        arena_free(arena);
+    }
+    assert_true(n_networked > 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(classes_are_those_of_a_slow_method),
-                                       cmocka_unit_test(links_of_one_colour_are_one_class)};
+                                       cmocka_unit_test(links_of_one_colour_are_one_class),
+                                       cmocka_unit_test(colours_of_repeated_ranks_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

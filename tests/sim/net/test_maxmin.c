@@ -19,8 +19,10 @@ static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, 
 {
     Routes *routes = arena_alloc(arena, sizeof *routes);
     *routes = routes_of(cluster);
-    FoldNodes places = {cluster->devices_per_node, cluster->nics_per_node, cluster->nodes_per_group,
-                        routes, NULL};
+    FoldNodes places = {.devices_per_node = cluster->devices_per_node,
+                        .nics_per_node = cluster->nics_per_node,
+                        .nodes_per_pod = cluster->nodes_per_group,
+                        .routes = routes};
     Fold *fold = fold_ranks_on(plan, places, unfolded, arena);
     MaxMin *maxmin = maxmin_new(cluster, fold, arena);
     Sms *sms = sms_new(cluster, fold, maxmin, arena);
@@ -381,7 +383,8 @@ static void folded_is_unfolded(void **state)
         EngineResult whole, folded;
         assert_true(run_models(plan, &c, seed % 2 == 0, true, arena, &whole, &d));
         assert_true(run_models(plan, &c, seed % 2 == 0, false, arena, &folded, &d));
-        FoldNodes places = {s[3], s[4], c.nodes_per_group, NULL, NULL};
+        FoldNodes places = {
+            .devices_per_node = s[3], .nics_per_node = s[4], .nodes_per_pod = c.nodes_per_group};
         Fold *fold = fold_ranks_on(plan, places, false, arena);
         folded_away += ranks - fold->n_classes;
         assert_int_equal(folded.step_ps, whole.step_ps);

@@ -47,8 +47,10 @@ static Ps run_on(const Plan *plan, const Cluster *cluster, bool unfolded, Arena 
     Diag d = diag_in(arena);
     Routes *routes = arena_alloc(arena, sizeof *routes);
     *routes = routes_of(cluster);
-    FoldNodes places = {cluster->devices_per_node, cluster->nics_per_node, cluster->nodes_per_group,
-                        routes, NULL};
+    FoldNodes places = {.devices_per_node = cluster->devices_per_node,
+                        .nics_per_node = cluster->nics_per_node,
+                        .nodes_per_pod = cluster->nodes_per_group,
+                        .routes = routes};
     *fold = fold_ranks_on(plan, places, unfolded, arena);
     MaxMin *maxmin = maxmin_new(cluster, *fold, arena);
     NetModel net = maxmin_net(maxmin);
