@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "sim/compute/kernels.h"
+#include "sim/memory/group_place.h"
 #include "sim/net/nccl.h"
 #include "sim/runtime/runtime.h"
 
@@ -42,39 +43,7 @@ static uint64_t nic_end_bytes(const Cluster *cluster)
     return NCCL_LL128_BYTES + (uint64_t)nccl_simple_bytes(cluster);
 }
 
-/* Where the group of a rank along some axes lies. here: its members on the rank's node. */
-typedef struct GroupPlace {
-    AxisSet axes;
-    uint32_t n_ranks, n_nodes, here;
-} GroupPlace;
 typedef LIST(GroupPlace) GroupPlaces;
-
-static GroupPlace find_place(const Plan *plan, Rank rank, uint32_t devices_per_node, AxisSet axes)
-{
-    uint32_t last = UINT32_MAX;
-    GroupPlace m = {.axes = axes, .n_ranks = mesh_size(&plan->mesh, axes)};
-    const uint32_t own = devices_per_node == 0 ? 0 : rank / devices_per_node;
-    Rank outer = mesh_group(&plan->mesh, rank, axes);
-    uint32_t inner = MAX_AXES; /* number of the axis with the smallest stride */
-    for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
-        if (axes >> a & 1 &&
-            (inner == MAX_AXES || plan->mesh.axis[a].stride < plan->mesh.axis[inner].stride))
-            inner = a;
-    if (inner == MAX_AXES) inner = 0;
-    const Axis *row = &plan->mesh.axis[inner];
-    const AxisSet others = (AxisSet)(axes & ~(1u << inner));
-    for (uint32_t i = 0; i < m.n_ranks; i += row->size) { /* members are in ascending order */
-        Rank member = outer;
-        for (uint32_t k = 0; k < row->size && i + k < m.n_ranks; k++, member += row->stride) {
-            uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
-            m.n_nodes += node != last;
-            last = node;
-            m.here += node == own;
-        }
-        outer = mesh_next(&plan->mesh, outer, others);
-    }
-    return m;
-}
 
 /* Returns the place of a group. It is computed only once, because several communicators may have
  * the same ranks. */
@@ -83,7 +52,7 @@ static GroupPlace place(const Plan *plan, Rank rank, uint32_t devices_per_node, 
 {
     for (uint32_t i = 0; i < known->n; i++)
         if (known->at[i].axes == axes) return known->at[i];
-    const GroupPlace found = find_place(plan, rank, devices_per_node, axes);
+    const GroupPlace found = group_place(&plan->mesh, rank, devices_per_node, axes);
     list_push(arena, known, found);
     return found;
 }

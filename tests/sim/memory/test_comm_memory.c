@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "planner/base/rng.h"
+#include "sim/memory/group_place.h"
 #include "tests/sim/synthetic.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -226,6 +228,43 @@ static void without_communication_no_memory_is_needed(void **state)
     arena_free(arena);
 }
 
+/* Counts the nodes of a group by visiting all of its members. */
+static GroupPlace visited(const Mesh *mesh, Rank rank, uint32_t per_node, AxisSet axes)
+{
+    GroupPlace place = {.axes = axes, .n_ranks = mesh_size(mesh, axes)};
+    Rank member = mesh_group(mesh, rank, axes);
+    uint32_t last = UINT32_MAX;
+    for (uint32_t i = 0; i < place.n_ranks; i++, member = mesh_next(mesh, member, axes)) {
+        const uint32_t node = per_node == 0 ? 0 : member / per_node;
+        place.n_nodes += node != last;
+        place.here += node == (per_node == 0 ? 0 : rank / per_node);
+        last = node;
+    }
+    return place;
+}
+
+static void rows_of_members_are_counted_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint32_t sizes[AXIS_NAMES] = {0};
+        for (uint32_t k = 0; k < 4; k++)
+            sizes[rng_u64(i, k, 0) % AXIS_NAMES] = 1 + (uint32_t)(rng_u64(i, k, 1) % 6);
+        Mesh mesh = mesh_make(sizes);
+        if (mesh.n_axes > 1 && rng_u64(i, 4, 0) % 2)
+            mesh_nest_last(&mesh, (uint32_t)(rng_u64(i, 5, 0) % mesh.n_axes));
+        const Rank rank = (Rank)(rng_u64(i, 6, 0) % mesh.n_ranks);
+        const uint32_t per_node = (uint32_t)(rng_u64(i, 7, 0) % 13);
+        const AxisSet axes = (AxisSet)(rng_u64(i, 8, 0) % (1u << mesh.n_axes));
+        const GroupPlace x = group_place(&mesh, rank, per_node, axes),
+                         y = visited(&mesh, rank, per_node, axes);
+        if (x.axes != y.axes || x.n_ranks != y.n_ranks || x.n_nodes != y.n_nodes ||
+            x.here != y.here)
+            fail_msg("case %u: %u or %u nodes, %u or %u ranks here", i, x.n_nodes, y.n_nodes,
+                     x.here, y.here);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +275,7 @@ int main(void)
         cmocka_unit_test(stages_need_buffers_for_their_neighbours),
         cmocka_unit_test(another_library_has_its_own_buffers),
         cmocka_unit_test(without_communication_no_memory_is_needed),
+        cmocka_unit_test(rows_of_members_are_counted_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
