@@ -209,7 +209,8 @@ static void begin(const PlanFile *file, Store *store, const PredictOptions *opti
     RunRecord *record = &out->record;
     Needs needs;
     memset(&needs, 0, sizeof needs);
-    if (options->machine != NULL)
+    assert(!options->unkeyed || store == NULL);
+    if (options->machine != NULL && !options->unkeyed)
         needs_find(file->plan, store, options->machine, options->backend, arena, &needs, d);
     record->kind = RUN_predicted;
     record->plan = file->id;
@@ -218,7 +219,9 @@ static void begin(const PlanFile *file, Store *store, const PredictOptions *opti
     record->scenario = session_scenario(arena, options);
     record->backend = options->backend;
     record->engine = SIM_ENGINE_VERSION;
-    record->calibration = calibration_id(options->cluster, &file->config.runtime, &needs, arena);
+    record->calibration =
+        options->unkeyed ? ""
+                         : calibration_id(options->cluster, &file->config.runtime, &needs, arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
 }

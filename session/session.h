@@ -224,6 +224,7 @@ typedef struct PredictOptions {
     const char *machine;
     bool trace, unfolded, keep; /* keep: store the prediction */
     bool exact;                 /* simulate every micro-batch, even if it repeats the one before */
+    bool unkeyed; /* without a store: nobody reads record.calibration, so it stays "" */
     /* how devices differ in speed (every rank is then simulated); NULL: they are equal */
     const Unevenness *uneven;
     /* rows of the busiest rank's experts / mean rows; 1: all equal */

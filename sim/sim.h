@@ -440,9 +440,4 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 Held sim_held_uneven(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
                      const struct RowLoads *loads, double imbalance);
 
-/* Returns the FLOPs per token of the default MFU: 6 x (parameters without input embedding) + 6 x
- * layers x (heads x width of a head) x seq. If attention is not causal, the second 6 becomes 12.
- * Only experts that a token uses count. */
-double mfu_flops_per_token(const Graph *g);
-
 #endif

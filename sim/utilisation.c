@@ -106,18 +106,12 @@ static bool shares_out_tokens(const Graph *g)
     return false;
 }
 
-double mfu_flops_per_token(const Graph *g)
+static const char *attention_words(const AttentionSum *sum, Arena *arena)
 {
-    return 6 * (double)experts_active_params(g) + attention_sum(g).flops;
-}
-
-static const char *attention_words(const Graph *g, Arena *arena)
-{
-    const AttentionSum sum = attention_sum(g);
-    if (sum.n == 0) return "";
-    if (!sum.alike) return arena_print(arena, " + %.4g of %u attentions", sum.flops, sum.n);
-    return arena_print(arena, " + %g x %u layers x %lld x %lld", sum.factor, sum.n,
-                       (long long)sum.width, (long long)sum.keys);
+    if (sum->n == 0) return "";
+    if (!sum->alike) return arena_print(arena, " + %.4g of %u attentions", sum->flops, sum->n);
+    return arena_print(arena, " + %g x %u layers x %lld x %lld", sum->factor, sum->n,
+                       (long long)sum->width, (long long)sum->keys);
 }
 
 /* Returns the dtype of use that most of the model's parameters have. */
@@ -138,14 +132,32 @@ static DType compute_dtype(const Graph *g)
     return most;
 }
 
-static double model_flops_per_token(const Plan *plan, const StepInfo *step)
+/* What model FLOPs are counted from. Each of these visits the whole graph. */
+typedef struct ModelFlops {
+    bool fields, shared_out, frozen; /* shared_out, frozen: false for a model of fields */
+    uint64_t active;                 /* parameters that a token uses */
+    AttentionSum attention;
+} ModelFlops;
+
+static ModelFlops count_model(const Graph *g)
 {
-    const Graph *g = &plan->graph;
-    const bool fields = is_of_fields(g);
-    if (!fields && !shares_out_tokens(g) && !has_frozen(g)) return mfu_flops_per_token(g);
+    ModelFlops m = {.fields = is_of_fields(g), .attention = attention_sum(g)};
+    m.shared_out = !m.fields && shares_out_tokens(g);
+    m.frozen = !m.fields && has_frozen(g);
+    m.active = experts_active_params(g);
+    return m;
+}
+
+/* By default, 6 x (parameters without input embedding) + 6 x layers x (heads x width of a head) x
+ * seq. If attention is not causal, the second 6 becomes 12. Only experts that a token uses count.
+ */
+static double model_flops_per_token(const Plan *plan, const StepInfo *step, const ModelFlops *m)
+{
+    if (!m->fields && !m->shared_out && !m->frozen)
+        return 6 * (double)m->active + m->attention.flops;
     const double tokens = (double)step->global_batch * (double)step->seq;
-    const double products = flops_of_products(g) * step->n_microbatches / tokens;
-    return fields ? products : products + attention_sum(g).flops;
+    const double products = flops_of_products(&plan->graph) * step->n_microbatches / tokens;
+    return m->fields ? products : products + m->attention.flops;
 }
 
 void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *cluster,
@@ -156,25 +168,23 @@ void report_utilisation(const Plan *plan, const StepInfo *step, const Cluster *c
     double peak = cluster->device.peak_flops[dtype];
     double seconds = (double)report->step_ps / (double)PS_PER_S;
     double tokens = (double)step->global_batch * (double)step->seq;
-    const bool fields = is_of_fields(&plan->graph),
-               shared_out = !fields && shares_out_tokens(&plan->graph),
-               frozen = !fields && has_frozen(&plan->graph);
-    report->model_flops_per_token = model_flops_per_token(plan, step);
+    const ModelFlops model = count_model(&plan->graph);
+    const char *attention = attention_words(&model.attention, arena);
+    report->model_flops_per_token = model_flops_per_token(plan, step, &model);
     report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
     report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
     double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
     report->mfu = peak > 0 ? flops_per_s / peak : 0;
-    const uint64_t active = experts_active_params(&plan->graph);
     report->mfu_formula =
-        fields       ? "products and convolutions, forward and backward, per point of the grid"
-        : frozen     ? arena_print(arena, "products, without gradients of frozen parts%s per token",
-                                   attention_words(&plan->graph, arena))
-        : shared_out ? arena_print(arena, "products of encoder and decoder%s per token",
-                                   attention_words(&plan->graph, arena))
-                     : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",
-                                   str_count(arena, active),
-                                   active < info->n_params_no_embedding ? "active " : "",
-                                   attention_words(&plan->graph, arena));
+        model.fields ? "products and convolutions, forward and backward, per point of the grid"
+        : model.frozen
+            ? arena_print(arena, "products, without gradients of frozen parts%s per token",
+                          attention)
+        : model.shared_out
+            ? arena_print(arena, "products of encoder and decoder%s per token", attention)
+            : arena_print(arena, "6 x %s %sparams (no input embedding)%s per token",
+                          str_count(arena, model.active),
+                          model.active < info->n_params_no_embedding ? "active " : "", attention);
     report->peak_name =
         arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
                     cluster->device.name == NULL ? "device" : cluster->device.name);
@@ -313,9 +323,11 @@ double mfu_convention_flops(const Plan *plan, MfuConvention convention, const ch
     case MFU_hardware:
         *formula = "HFU: all products and attention that run, recomputation included";
         return executed_flops(plan) / tokens;
-    case MFU_model:
+    case MFU_model: {
         *formula = "attention under its mask, without the input embedding (as above)";
-        return model_flops_per_token(plan, &plan->step);
+        const ModelFlops model = count_model(g);
+        return model_flops_per_token(plan, &plan->step, &model);
+    }
     case MFU_CONVENTION_COUNT: break;
     }
     return 0;

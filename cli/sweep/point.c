@@ -53,10 +53,12 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
         session_fit(*file, one->arena, &one->diag);
         session_identify(*file);
     }
-    return *file != NULL && first_error(&one->diag, false) == NULL &&
-           scenario_read(one, *file, &scenario) &&
-           predict_options(one, *file, decider->store, &scenario, &options) &&
-           predict(one, *file, decider->store, &options, true, prediction);
+    if (*file == NULL || first_error(&one->diag, false) != NULL ||
+        !scenario_read(one, *file, &scenario) ||
+        !predict_options(one, *file, decider->store, &scenario, &options))
+        return false;
+    options.unkeyed = decider->store == NULL;
+    return predict(one, *file, decider->store, &options, true, prediction);
 }
 
 /* Enters the speed of a point that fits into the list of best speeds. A search will probably report
