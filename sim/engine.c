@@ -65,7 +65,7 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
     uint32_t slot = comm->slot, expected = 2, sender = class_, receiver = class_;
     if (comm->axes != UINT32_MAX) {
         const FoldAxes *axes = &fold->axes.at[comm->axes];
-        slot += axes->group_of[class_];
+        slot += axes->group_of[class_] - comm->first_group;
         expected = axes->groups[axes->group_of[class_]].n_members;
     } else {
         Rank peer = 0;

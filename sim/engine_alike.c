@@ -74,12 +74,12 @@ Pc alike_find(AlikeSearch *s, Pc pc)
         s->run = of;
         return 0;
     }
-    Pc *newest = &s->newest[hash_of(s, in)];
     if (of == 0 || !is_alike(s, of, pc)) {
+        Pc *newest = &s->newest[hash_of(s, in)];
         of = *newest;
         if (of != 0 && !is_alike(s, of, pc)) of = 0;
+        *newest = pc;
     }
-    *newest = pc;
     s->run = of;
     return of;
 }

@@ -9,11 +9,12 @@ enum { ALIKE_ROOM = 4096 };
 
 typedef struct AlikeSearch {
     const Program *p;
-    bool any_origin;       /* equal instructions of different graph nodes cost the same */
-    Pc run;                /* the instruction that matches the previous one; 0: none is known */
-    Pc before;             /* the newest instruction on the compute stream */
-    Pc *computed;          /* [pc]: the newest instruction on the compute stream before pc */
-    Pc newest[ALIKE_ROOM]; /* [hash]: the newest instruction with this hash */
+    bool any_origin; /* equal instructions of different graph nodes cost the same */
+    Pc run;          /* the instruction that matches the previous one; 0: none is known */
+    Pc before;       /* the newest instruction on the compute stream */
+    Pc *computed;    /* [pc]: the newest instruction on the compute stream before pc */
+    /* [hash]: the newest instruction with this hash that `run` did not lead to */
+    Pc newest[ALIKE_ROOM];
 } AlikeSearch;
 
 /* Begins a search. Callers must then ask for all instructions, in the order of the program. */

@@ -9,10 +9,12 @@
 #include "sim/engine_alike.h"
 #include "sim/engine_private.h"
 
-/* A communication of a group of ranks, identified by (match, axes, op). The two ends of a message
- * have one such entry. */
+/* A communication of some groups of ranks, identified by (match, axes, op, owner). The two ends of
+ * a message have one such entry. */
 typedef struct MatchSlot {
     uint32_t match;
+    uint32_t owner; /* 1 + number of the program to which all members belong; 0: they may belong to
+                       several programs */
     uint32_t program; /* 1 + number of the last program with an instruction for this entry */
     AxisSet axes;
     OpKind op;
@@ -26,11 +28,21 @@ typedef struct Meetings {
     uint32_t room, n, n_slots;
 } Meetings;
 
+/* The groups along some axes that contain ranks of a program. */
+typedef struct GroupRange {
+    uint32_t first, n;
+} GroupRange;
+
+/* The largest first table of meetings, in entries. */
+enum { MOST_AT_FIRST = 1 << 20 };
+
 typedef struct Compiler {
     const Plan *plan;
     const EngineOptions *options;
     Arena *arena, *scratch;
     Meetings meetings;
+    bool *mixed;        /* [number of the axes]: some group has members of several programs */
+    GroupRange *groups; /* [number of the axes * programs + program] */
     Pc *alike; /* [pc]: an earlier instruction of the program that costs the same; 0: not known */
     Diag *diag;
 } Compiler;
@@ -43,10 +55,13 @@ static void *array_unset(Arena *arena, size_t n, size_t size)
     return list_grow(arena, NULL, 0, &room, (uint32_t)n, size);
 }
 
-static void meetings_grow(Meetings *m, Arena *scratch)
+/* Makes the table of meetings twice as large. Most plans use each match once, so the first table
+ * already has room for all of them. */
+static void meetings_grow(Meetings *m, uint32_t n_match, Arena *scratch)
 {
     Meetings old = *m;
     m->room = old.room == 0 ? 1024 : 2 * old.room;
+    while (old.room == 0 && m->room / 2 <= n_match && m->room < MOST_AT_FIRST) m->room *= 2;
     m->table = arena_array(scratch, m->room, sizeof *m->table);
     for (uint32_t i = 0; i < old.room; i++) {
         if (old.table[i].op == OP_none) continue;
@@ -56,21 +71,51 @@ static void meetings_grow(Meetings *m, Arena *scratch)
     }
 }
 
-static MatchSlot *find_meeting(Compiler *c, const Instr *in)
+/* Fills c->mixed and c->groups. A stage uses each match alone, so a communication needs slots only
+ * for the groups of its program. */
+static void find_groups(Compiler *c)
+{
+    const Fold *fold = c->options->fold;
+    const uint32_t n_programs = c->plan->programs.n;
+    c->mixed = arena_array(c->scratch, fold->axes.n, sizeof *c->mixed);
+    c->groups = arena_array(c->scratch, (size_t)fold->axes.n * n_programs, sizeof *c->groups);
+    uint32_t *owner = arena_array(c->scratch, fold->n_classes, sizeof *owner);
+    for (uint32_t i = 0; i < fold->axes.n; i++) {
+        const FoldAxes *axes = &fold->axes.at[i];
+        memset(owner, 0, fold->n_classes * sizeof *owner);
+        for (uint32_t class_ = 0; class_ < fold->n_classes; class_++) {
+            const uint32_t program = c->plan->program_of[fold->rank_of[class_]],
+                           group = axes->group_of[class_];
+            GroupRange *of = &c->groups[i * n_programs + program];
+            if (owner[group] != 0 && owner[group] != program + 1) c->mixed[i] = true;
+            owner[group] = program + 1;
+            const uint32_t end = of->first + of->n;
+            const uint32_t first = of->n == 0 || group < of->first ? group : of->first;
+            *of = (GroupRange){first, (of->n == 0 || group >= end ? group + 1 : end) - first};
+        }
+    }
+}
+
+static MatchSlot *find_meeting(Compiler *c, const Instr *in, uint32_t program)
 {
     Meetings *m = &c->meetings;
     OpKind op = in->op == OP_recv ? OP_send : in->op;
-    if (2 * m->n >= m->room) meetings_grow(m, c->scratch);
+    const uint32_t axes = op == OP_send ? UINT32_MAX : fold_axes(c->options->fold, in->axes),
+                   owner = axes == UINT32_MAX || c->mixed[axes] ? 0 : program + 1;
+    if (2 * m->n >= m->room) meetings_grow(m, c->plan->n_match, c->scratch);
     uint32_t at = (in->match * UINT32_C(2654435761)) & (m->room - 1);
     for (; m->table[at].op != OP_none; at = (at + 1) & (m->room - 1)) {
         const MatchSlot *x = &m->table[at];
-        if (x->match == in->match && x->axes == in->axes && x->op == op) return &m->table[at];
+        if (x->match == in->match && x->axes == in->axes && x->op == op && x->owner == owner)
+            return &m->table[at];
     }
     m->n++;
-    m->table[at] = (MatchSlot){.match = in->match, .axes = in->axes, .op = op, .slot = m->n_slots};
-    uint32_t axes = op == OP_send ? UINT32_MAX : fold_axes(c->options->fold, in->axes);
-    m->n_slots +=
-        axes == UINT32_MAX ? c->options->fold->n_classes : c->options->fold->axes.at[axes].n_groups;
+    m->table[at] = (MatchSlot){
+        .match = in->match, .owner = owner, .axes = in->axes, .op = op, .slot = m->n_slots};
+    const Fold *fold = c->options->fold;
+    m->n_slots += axes == UINT32_MAX ? fold->n_classes
+                  : owner == 0       ? fold->axes.at[axes].n_groups
+                                     : c->groups[axes * c->plan->programs.n + program].n;
     return &m->table[at];
 }
 
@@ -114,7 +159,7 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
 {
     const Program *p = &c->plan->programs.at[program];
     const Instr *in = &p->code.at[pc];
-    MatchSlot *meeting = find_meeting(c, in);
+    MatchSlot *meeting = find_meeting(c, in, program);
     if (seen_before(meeting, program, in->op)) {
         return diag_error(c->diag, FAULT_input, "sim-duplicate-match", loc_of(c->plan, in),
                           "program %u, instruction %u: %s has match %u, which another instruction "
@@ -127,22 +172,18 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
                           "program %u, instruction %u: %s has no other rank to communicate with",
                           program, pc, op_info(in->op)->name);
     }
-    SimComm comm = of != 0 ? code->comms.at[code->step[of].comm] : comm_of(c, p, in);
-    comm.match = in->match;
-    comm.slot = meeting->slot;
-    code->step[pc].comm = code->comms.n;
-    list_push(c->arena, &code->comms, comm);
+    const uint32_t at = code->step[pc].comm = code->comms.n;
+    if (of != 0)
+        list_push(c->arena, &code->comms, code->comms.at[code->step[of].comm]);
+    else
+        list_push(c->arena, &code->comms, comm_of(c, p, in));
+    code->comms.at[at].match = in->match;
+    code->comms.at[at].slot = meeting->slot;
+    code->comms.at[at].first_group =
+        meeting->owner == 0
+            ? 0
+            : c->groups[code->comms.at[at].axes * c->plan->programs.n + program].first;
     return true;
-}
-
-/* True if the modelled system leaves the instruction out. */
-static bool is_left_out(const Compiler *c, const Program *p, const Code *code, Pc pc)
-{
-    const Instr *in = &p->code.at[pc];
-    const CostModel *cost = c->options->cost;
-    const Pc of = c->alike[pc];
-    if (of != 0) return code->step[of].left_out;
-    return cost->leaves_out != NULL && cost->leaves_out(cost->self, c->plan, p, in);
 }
 
 static void compile_kernel(const Compiler *c, const Program *p, Pc pc, Code *code)
@@ -150,13 +191,33 @@ static void compile_kernel(const Compiler *c, const Program *p, Pc pc, Code *cod
     const Instr *in = &p->code.at[pc];
     const CostModel *cost = c->options->cost;
     Step *step = &code->step[pc];
-    const Step *of = &code->step[c->alike[pc]];
+    const Pc of = c->alike[pc];
     bool back = false;
-    step->duration = c->alike[pc] != 0 ? of->duration : cost->compute(cost->self, c->plan, p, in);
+    step->duration = of != 0 ? code->step[of].duration : cost->compute(cost->self, c->plan, p, in);
     assert(step->duration >= 0);
-    step->on_host = c->alike[pc] != 0 ? of->on_host : plan_touches_host(p, in);
+    step->on_host = of != 0 ? code->step[of].on_host : plan_touches_host(p, in);
     if (c->options->uneven != NULL)
         step->layer = imbalance_layer(c->options->uneven, c->plan, p, in, &back);
+}
+
+/* Compiles an instruction, except for its order. */
+static bool compile_instr(Compiler *c, uint32_t program, Pc pc, Code *code)
+{
+    const Program *p = &c->plan->programs.at[program];
+    const Instr *in = &p->code.at[pc];
+    const CostModel *cost = c->options->cost;
+    const Pc of = c->alike[pc];
+    Step *step = &code->step[pc];
+    *step = (Step){0};
+    code->need[pc] = 0;
+    if (of != 0)
+        step->left_out = code->step[of].left_out;
+    else if (cost->leaves_out != NULL)
+        step->left_out = cost->leaves_out(cost->self, c->plan, p, in);
+    if (step->left_out) return true;
+    if (op_info(in->op)->class_ == OP_CLASS_comm) return compile_comm(c, program, pc, code);
+    compile_kernel(c, p, pc, code);
+    return true;
 }
 
 /* Finds launch groups. A launch group is a run of communications on one stream with the same
@@ -292,51 +353,63 @@ static bool begin_part(Compiler *c, const Program *p, Code *code, Pc pc, Host *h
     return true;
 }
 
+/* What the host does for an instruction. */
+typedef struct HostWork {
+    Ps takes;
+    bool waits; /* it then waits for the end of the instruction */
+} HostWork;
+
 /* Computes when the host issues each instruction, in the order of the program. A launch group
  * starts when its last member has been issued. */
 static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;
-    Ps now = cost->issue_from, *takes = array_unset(c->scratch, code->n, sizeof *takes);
+    Ps now = cost->issue_from;
+    HostWork *issue = array_unset(c->scratch, code->n, sizeof *issue);
     Host host = {0};
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (begin_part(c, p, code, pc, &host)) now = 0;
         const uint32_t burst = code->bursts.n - 1;
-        takes[pc] =
-            c->alike[pc] != 0 ? takes[c->alike[pc]] : cost->issue(cost->self, c->plan, p, in);
-        now += takes[pc];
+        const Pc of = c->alike[pc];
+        if (of != 0)
+            issue[pc] = issue[of];
+        else
+            issue[pc] = (HostWork){cost->issue(cost->self, c->plan, p, in),
+                                   cost->waits != NULL && cost->waits(cost->self, in)};
+        now += issue[pc].takes;
         code->bursts.at[burst].length = now;
         Step *step = &code->step[pc], *leader = &code->step[step->leader];
         step->issued = leader->issued = now;
         step->burst = leader->burst = burst;
         if (in->stream == STREAM_compute && op_info(in->op)->class_ != OP_CLASS_comm)
             host.kernel = pc;
-        if (cost->waits != NULL && cost->waits(cost->self, in)) host.awaited = pc;
+        if (issue[pc].waits) host.awaited = pc;
         host.sent = host.sent || in->op == OP_send;
     }
 }
 
-/* Finds for each instruction an earlier one with the same cost; there may be none. */
-static void find_alike(Compiler *c, const Program *p, Code *code)
+/* Compiles all instructions, except for their order. Finds for each an earlier one with the same
+ * cost; there may be none. */
+static bool compile_all(Compiler *c, uint32_t program, Code *code)
 {
+    const Program *p = &c->plan->programs.at[program];
+    const bool by_shape = c->options->cost->by_shape;
+    bool ok = true;
     AlikeSearch *search = arena_alloc(c->scratch, sizeof *search);
     c->alike = array_unset(c->scratch, code->n, sizeof *c->alike);
-    if (!c->options->cost->by_shape) {
-        memset(c->alike, 0, code->n * sizeof *c->alike);
-        return;
-    }
-    alike_begin(search, p, c->options->cost, c->scratch);
+    if (by_shape) alike_begin(search, p, c->options->cost, c->scratch);
     for (Pc pc = 1; pc < code->n; pc++) {
-        c->alike[pc] = alike_find(search, pc);
+        c->alike[pc] = by_shape ? alike_find(search, pc) : 0;
         code->n_alike += c->alike[pc] != 0;
+        ok = compile_instr(c, program, pc, code) && ok;
     }
+    return ok;
 }
 
 static bool compile_program(Compiler *c, uint32_t program, Code *code)
 {
     const Program *p = &c->plan->programs.at[program];
-    bool ok = true;
     code->n = p->code.n == 0 ? 1 : p->code.n;
     code->step = array_unset(c->arena, (size_t)code->n + 1, sizeof *code->step);
     code->need = array_unset(c->arena, (size_t)code->n + 1, sizeof *code->need);
@@ -345,20 +418,11 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
     list_reserve(c->arena, &code->comms, code->n / 2 + 1);
     list_add(c->arena, &code->comms);
     list_push(c->arena, &code->bursts, (HostBurst){.first = 1});
-    find_alike(c, p, code);
-    for (Pc pc = 1; pc < code->n; pc++) {
-        code->step[pc] = (Step){.left_out = is_left_out(c, p, code, pc)};
-        code->need[pc] = 0;
-        if (code->step[pc].left_out) continue;
-        if (op_info(p->code.at[pc].op)->class_ == OP_CLASS_comm)
-            ok = compile_comm(c, program, pc, code) && ok;
-        else
-            compile_kernel(c, p, pc, code);
-    }
-    if (ok) link_successors(c, p, code);
-    if (ok && c->options->cost->issue != NULL) issue_all(c, p, code);
-    if (ok) list_roots(c, code);
-    return ok;
+    if (!compile_all(c, program, code)) return false;
+    link_successors(c, p, code);
+    if (c->options->cost->issue != NULL) issue_all(c, p, code);
+    list_roots(c, code);
+    return true;
 }
 
 uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
@@ -366,6 +430,7 @@ uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *a
 {
     Compiler c = {.plan = plan, .options = options, .arena = arena, .diag = d};
     c.scratch = arena_new();
+    find_groups(&c);
     bool ok = true;
     for (uint32_t i = 0; i < plan->programs.n; i++) ok = compile_program(&c, i, &codes[i]) && ok;
     uint32_t n_slots = c.meetings.n_slots;

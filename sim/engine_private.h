@@ -38,7 +38,9 @@ typedef struct SimComm {
     AxisSet axis_set;
     int32_t hop;
     uint32_t match;
-    uint32_t slot; /* slot of group 0; for a send or receive: slot of class 0 as the sender */
+    /* slot of the group with number `first_group`; for a send or receive: slot of class 0 as the
+     * sender */
+    uint32_t slot, first_group;
     uint64_t bytes;
     DType dtype;
     bool registered, back; /* the same as in Transfer */

@@ -98,6 +98,15 @@ static const RowLoads *shared_loads(const Plan *plan, const SimOptions *options,
     return loads;
 }
 
+static FoldNodes nodes_of(const Cluster *cluster, const Routes *routes, const uint32_t *apart)
+{
+    return (FoldNodes){.devices_per_node = cluster->devices_per_node,
+                       .nics_per_node = cluster->nics_per_node,
+                       .nodes_per_pod = cluster->nodes_per_group,
+                       .routes = routes,
+                       .apart = apart};
+}
+
 bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d)
 {
@@ -112,12 +121,8 @@ bool sim_run(const Plan *whole, const Cluster *cluster, const SimOptions *option
     if (loads == NULL) loads = shared_loads(plan, options, shared, scratch);
     if (!loads_fit(loads, plan)) loads = NULL;
     const uint32_t *apart = loads != NULL ? loads_members(plan, scratch) : NULL;
-    FoldNodes nodes = {.devices_per_node = cluster->devices_per_node,
-                       .nics_per_node = cluster->nics_per_node,
-                       .nodes_per_pod = cluster->nodes_per_group,
-                       .routes = &routes,
-                       .apart = apart};
-    Fold *fold = fold_ranks_on(plan, nodes, options->unfolded || shared, scratch);
+    Fold *fold = fold_ranks_on(plan, nodes_of(cluster, &routes, apart), options->unfolded || shared,
+                               scratch);
     Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);
     model.waits_messages = runtime_waits_messages(options->runtime, plan);

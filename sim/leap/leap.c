@@ -106,7 +106,7 @@ static InProgressList all_in_progress(const Attempt *t)
     for (uint32_t id = 1; id < e->transits.n; id++)
         if (!unused[id]) add_arrivals(t, &list, e->transits.at[id].arrivals, STATE_runs);
     for (uint32_t slot = 0; slot < e->n_slots; slot++)
-        add_arrivals(t, &list, e->slots[slot], STATE_waits);
+        if (e->slots[slot] != 0) add_arrivals(t, &list, e->slots[slot], STATE_waits);
     return list;
 }
 

@@ -6,17 +6,17 @@
 #include <assert.h>
 
 /* A row of ranks: first, first + stride, first + 2 * stride, ... */
-typedef struct Row {
+typedef struct MemberRow {
     Rank first;
     uint32_t stride, n;
-} Row;
+} MemberRow;
 
-typedef struct Counter {
+typedef struct NodeCounter {
     GroupPlace *place;
     uint32_t per_node, own, last; /* own: the node of the rank. last: the newest node. */
-} Counter;
+} NodeCounter;
 
-static void add_member(Counter *c, Rank member)
+static void add_member(NodeCounter *c, Rank member)
 {
     const uint32_t node = c->per_node == 0 ? 0 : member / c->per_node;
     c->place->n_nodes += node != c->last;
@@ -26,7 +26,7 @@ static void add_member(Counter *c, Rank member)
 
 /* Adds n nodes, the first of which is `node`. The next one is `step` nodes away. Each has `members`
  * members. */
-static void add_nodes(Counter *c, uint32_t node, uint32_t step, uint32_t n, uint32_t members)
+static void add_nodes(NodeCounter *c, uint32_t node, uint32_t step, uint32_t n, uint32_t members)
 {
     c->place->n_nodes += n - (node == c->last);
     if (c->own >= node && (c->own - node) % step == 0 && (c->own - node) / step < n)
@@ -34,7 +34,7 @@ static void add_nodes(Counter *c, uint32_t node, uint32_t step, uint32_t n, uint
     c->last = node + (n - 1) * step;
 }
 
-static void add_row(Counter *c, Row row)
+static void add_row(NodeCounter *c, MemberRow row)
 {
     const uint32_t per_node = c->per_node;
     if (per_node > 0 && row.stride % per_node == 0) {
@@ -49,9 +49,9 @@ static void add_row(Counter *c, Row row)
 }
 
 /* Returns the longest row that consists of whole axes, and removes these axes from *axes. */
-static Row take_row(const Mesh *mesh, AxisSet *axes)
+static MemberRow take_row(const Mesh *mesh, AxisSet *axes)
 {
-    Row row = {0, 0, 1};
+    MemberRow row = {0, 0, 1};
     for (bool grows = true; grows;) {
         uint32_t next = MAX_AXES; /* the axis with the smallest stride */
         for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -72,10 +72,10 @@ static Row take_row(const Mesh *mesh, AxisSet *axes)
 GroupPlace group_place(const Mesh *mesh, Rank rank, uint32_t devices_per_node, AxisSet axes)
 {
     GroupPlace place = {.axes = axes, .n_ranks = mesh_size(mesh, axes)};
-    Counter c = {.place = &place, .per_node = devices_per_node, .last = UINT32_MAX};
+    NodeCounter c = {.place = &place, .per_node = devices_per_node, .last = UINT32_MAX};
     c.own = devices_per_node == 0 ? 0 : rank / devices_per_node;
     AxisSet others = axes;
-    Row row = take_row(mesh, &others);
+    MemberRow row = take_row(mesh, &others);
     row.first = mesh_group(mesh, rank, axes);
     for (uint32_t i = 0; i < place.n_ranks; i += row.n) {
         add_row(&c, row);

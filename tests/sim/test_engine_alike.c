@@ -1,6 +1,7 @@
 /* An instruction that does the same work as an earlier one can take over its costs. The test
  * prepares programs with and without this short cut, and all times and sizes must be equal. It then
- * changes one field after the other, so that two instructions no longer do the same work. */
+ * changes one field after the other, so that two instructions no longer do the same work. It also
+ * checks where the members of communications meet. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -276,10 +277,66 @@ static void every_field_of_the_work_is_compared(void **state)
         }
 }
 
+/* ---- slots */
+
+/* What meets at a slot. */
+typedef struct Meeting {
+    uint32_t match, axes, group;
+} Meeting;
+
+/* Members of one group meet at one slot, and no other communication uses it. */
+static void check_slots(Case *c)
+{
+    const Cluster *cluster = &c->file->config.cluster;
+    const Fold *fold =
+        fold_ranks(c->plan, cluster->devices_per_node, cluster->nics_per_node, true, c->arena);
+    const CostModel model = {.compute = issue_none};
+    const EngineOptions options = {.cost = &model, .fold = fold};
+    Code *codes = arena_array(c->arena, c->plan->programs.n, sizeof *codes);
+    const uint32_t n = engine_compile(c->plan, &options, c->arena, codes, &c->d);
+    assert_true(n != UINT32_MAX);
+    Meeting *at = arena_array(c->arena, n, sizeof *at);
+    uint32_t n_used = 0;
+    for (uint32_t class_ = 0; class_ < fold->n_classes; class_++) {
+        const Code *code = &codes[c->plan->program_of[fold->rank_of[class_]]];
+        for (uint32_t i = 1; i < code->comms.n; i++) {
+            const SimComm *comm = &code->comms.at[i];
+            if (comm->axes == UINT32_MAX) continue;
+            const uint32_t group = fold->axes.at[comm->axes].group_of[class_],
+                           slot = comm->slot + group - comm->first_group;
+            assert_true(slot < n);
+            Meeting *m = &at[slot];
+            n_used += m->match == 0;
+            if (m->match == 0) *m = (Meeting){comm->match, comm->axes, group};
+            assert_true(m->match == comm->match && m->axes == comm->axes && m->group == group);
+        }
+    }
+    assert_true(n_used > n / 2);
+}
+
+static void each_group_has_its_own_slots(void **state)
+{
+    (void)state;
+    for (int shared = 0; shared < 2; shared++) {
+        Case c;
+        open_case(&c, "llama3_70b_pp.lua", SET("batch.global=16"));
+        /* stages may use equal numbers, because their ranks are in different groups */
+        for (uint32_t i = 0; shared && i < c.plan->programs.n; i++)
+            for (Pc pc = 1, match = c.plan->n_match; pc < c.plan->programs.at[i].code.n; pc++) {
+                Instr *in = &c.plan->programs.at[i].code.at[pc];
+                const bool own = (in->axes & mesh_axes(&c.plan->mesh, AXIS_pp)) == 0;
+                if (in->match != 0 && own) in->match = match++;
+            }
+        check_slots(&c);
+        arena_free(c.arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(shared_costs_equal_computed_costs),
                                        cmocka_unit_test(changed_work_gets_its_own_cost),
-                                       cmocka_unit_test(every_field_of_the_work_is_compared)};
+                                       cmocka_unit_test(every_field_of_the_work_is_compared),
+                                       cmocka_unit_test(each_group_has_its_own_slots)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
