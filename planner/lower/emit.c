@@ -130,14 +130,23 @@ static void need_pc(const Lower *l, Pc pc, Clock *dep)
     if (pc > *newest) *newest = pc;
 }
 
+/* Raises *dep to the newest accesses of these streams. */
+static void join_accesses(Clock *dep, const Pc *newest, uint32_t streams)
+{
+    for (; streams != 0; streams &= streams - 1) {
+        const int s = __builtin_ctz(streams);
+        if (newest[s] > dep->at[s]) dep->at[s] = newest[s];
+    }
+}
+
 /* Sets *dep to the newest instruction of each stream for which `in` must wait. */
-static void collect(const Lower *l, const Instr *in, const BufferId *arg, const Pc after[4],
+static void collect(const Lower *l, const Instr *in, const BufferId *root, const Pc after[4],
                     Clock *dep)
 {
     for (uint32_t i = 0; i < in->args.n; i++) {
-        const Access *a = &l->emit.access.at[root_of(l, arg[i])];
-        clock_join(dep, &a->written);
-        if (i >= in->n_in) clock_join(dep, &a->read);
+        const Access *a = &l->emit.access.at[root[i]];
+        join_accesses(dep, a->written, a->writers);
+        if (i >= in->n_in) join_accesses(dep, a->read, a->readers);
     }
     for (int k = 0; k < 4; k++) need_pc(l, after[k], dep);
     need_pc(l, l->emit.floor, dep);
@@ -260,12 +269,17 @@ Pc lower_append(Lower *l, Instr *in, const BufferId *arg, const Pc after[4])
 {
     const Stream stream = in->stream;
     note_named(l, stream, after);
+    BufferId root[MAX_ARGS];
+    for (uint32_t i = 0; i < in->args.n; i++) root[i] = root_of(l, arg[i]);
     Clock dep = {{0}};
-    collect(l, in, arg, after, &dep);
+    collect(l, in, root, after, &dep);
     if (stream == STREAM_compute)
         l->emit.compute_waits = l->emit.send_waits[0] = l->emit.send_waits[1] = 0;
     in->args.first = l->p->args.n;
-    for (uint32_t i = 0; i < in->args.n; i++) list_push(l->arena, &l->p->args, arg[i]);
+    list_reserve(l->arena, &l->p->args, in->args.n);
+    BufferId *to = l->p->args.at + in->args.first;
+    for (uint32_t i = 0; i < in->args.n; i++) to[i] = arg[i];
+    l->p->args.n += in->args.n;
     Clock clock = {{0}};
     Pc before = stream_predecessor(l, in);
     if (before) {
@@ -281,13 +295,8 @@ Pc lower_append(Lower *l, Instr *in, const BufferId *arg, const Pc after[4])
     Pc pc = (Pc)list_push(l->arena, &l->p->code, *in);
     list_push(l->scratch, &l->emit.clocks, clock);
     l->emit.stream_end[stream] = pc;
-    for (uint32_t i = 0; i < in->args.n; i++) {
-        Access *a = &l->emit.access.at[root_of(l, arg[i])];
-        if (i < in->n_in)
-            a->read.at[stream] = pc;
-        else
-            a->written.at[stream] = pc;
-    }
+    for (uint32_t i = 0; i < in->args.n; i++)
+        access_note(&l->emit.access.at[root[i]], stream, pc, i >= in->n_in);
     return pc;
 }
 

@@ -21,15 +21,11 @@
 #ifndef TANDEM_LOWER_LOWER_H
 #define TANDEM_LOWER_LOWER_H
 
+#include "planner/lower/access.h"
 #include "planner/lower/clock.h"
 #include "planner/lower/stages.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
-
-/* The newest access of each stream to a root buffer. */
-typedef struct Access {
-    Clock read, written;
-} Access;
 
 /* A copy of a tensor in one layout, for the current micro-batch. */
 typedef struct Version {

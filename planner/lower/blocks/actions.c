@@ -139,7 +139,7 @@ static void copy_buffers(Lower *l, const ActionMove *m)
         made.microbatch = l->microbatch;
         made.parent = moved_buffer(m, made.parent);
         list_push(l->arena, &l->p->buffers, made);
-        list_add(l->scratch, &l->emit.access);
+        access_clear(&l->emit.access.at[l->emit.access.n++]);
     }
 }
 

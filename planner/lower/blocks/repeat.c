@@ -285,15 +285,14 @@ static void note_copies(Lower *l)
 {
     const uint32_t more = l->p->buffers.n - l->emit.access.n;
     list_reserve(l->scratch, &l->emit.access, more);
-    memset(l->emit.access.at + l->emit.access.n, 0, more * sizeof *l->emit.access.at);
+    for (uint32_t i = 0; i < more; i++) access_clear(&l->emit.access.at[l->emit.access.n + i]);
     l->emit.access.n += more;
     for (Pc pc = l->repeat->mark[COMPARED].n[MADE_code]; pc < l->p->code.n; pc++) {
         const Instr *in = &l->p->code.at[pc];
         l->emit.stream_end[in->stream] = pc;
         for (uint32_t i = 0; i < in->args.n; i++) {
             const BufferId b = program_arg(l->p, in, i), parent = l->p->buffers.at[b].parent;
-            Access *a = &l->emit.access.at[parent ? parent : b];
-            (i < in->n_in ? &a->read : &a->written)->at[in->stream] = pc;
+            access_note(&l->emit.access.at[parent ? parent : b], in->stream, pc, i >= in->n_in);
         }
     }
     for (uint32_t i = l->repeat->mark[COMPARED].n[MADE_shared]; i < l->grad.shared.n; i++) {

@@ -77,7 +77,7 @@ static void lower_by_hand(Lower *l, uint32_t k, Changes changes, uint32_t other)
     const Pc pc = list_push(l->arena, &l->p->code, in);
     list_add(l->scratch, &l->emit.clocks);
     l->emit.stream_end[STREAM_compute] = pc;
-    l->emit.access.at[b].written.at[STREAM_compute] = pc;
+    access_note(&l->emit.access.at[b], STREAM_compute, pc, true);
     if (differs && changes == CHANGES_one_less) return;
     const uint32_t at = differs && changes == CHANGES_other_place ? ROOM - 1 : 1 + k,
                    value = 10 * k + 5 + (differs && changes == CHANGES_other_value);
