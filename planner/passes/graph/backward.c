@@ -141,6 +141,9 @@ bool pass_backward(Job *job)
         return false;
     }
     const NodeId *order = backward_order(job);
+    /* room for most gradients at once, because a list that grows is copied each time */
+    list_reserve(job->arena, &g->nodes, 2 * g->n_forward);
+    list_reserve(job->arena, &g->tensors, g->tensors.n);
     for (uint32_t k = 0; k < g->n_forward; k++) {
         NodeId first = g->nodes.n;
         if (!differentiate(job, order[k], needs, again)) return false;

@@ -20,14 +20,14 @@ _Static_assert(MAX_AXES == 16, "two words hold a layout");
 
 static bool layout_fits(const Layout *l, uint32_t n_axes, int n_dims)
 {
-    uint64_t any[MAX_AXES / 8];
-    memcpy(any, l->on, sizeof any);
-    if ((any[0] | any[1]) == 0) return true; /* WHOLE on all axes */
-    for (uint32_t a = 0; a < MAX_AXES; a++) {
-        if (a >= n_axes && l->on[a] != WHOLE) return false;
+    Layout other = *l; /* in the end, only the layout on axes that do not exist */
+    for (uint32_t a = 0; a < n_axes; a++) {
         if (layout_is_split(l->on[a]) && layout_dim(l->on[a]) >= n_dims) return false;
+        other.on[a] = WHOLE;
     }
-    return true;
+    uint64_t any[MAX_AXES / 8];
+    memcpy(any, other.on, sizeof any);
+    return (any[0] | any[1]) == 0; /* zero means WHOLE */
 }
 
 /* True if the node's module, attributes and forward node exist. */
