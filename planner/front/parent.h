@@ -111,8 +111,9 @@ const char *front_named_cluster(const FrontOptions *options);
 /* Remembers `named`, the loaded cluster of --cluster, for draft_take_named. */
 void draft_name_cluster(Draft *draft, const FrontOptions *options, const Cluster *named);
 /* Replaces the script's cluster by draft->named, and applies settings such as --set cluster.nodes=2
- * to it. If the user gave no number of nodes, computes it from the mesh. */
-void draft_take_named(Draft *draft);
+ * to it. If the user gave no number of nodes, computes it from `ranks`, the product of the sizes of
+ * all mesh axes. */
+void draft_take_named(Draft *draft, uint64_t ranks);
 /* Returns the product of the sizes of all mesh axes except `axis`, as the script gives them; with
  * axis -1, of all axes. A size of -1 counts as 1. */
 uint64_t draft_other_axes(const Draft *draft, int axis);

@@ -14,6 +14,7 @@
 #include "exec/exec.h"
 #include "planner/verify/verify.h"
 #include "tests/support/plans/tiny.h"
+#include "tests/support/test_arena.h"
 
 typedef struct Row {
     uint32_t pp, replicate, shard, tp;
@@ -48,48 +49,29 @@ static void clips_as_one_rank_does(void **state)
         {3, 1, 1, 4, -1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        Arena *arena = arena_new();
-        Diag d = diag_in(arena);
+        Arena *own = arena_new();
+        Diag d = diag_in(own);
         Tiny t = tiny_of(&rows[i]), one = tiny_one_rank(&t), unclipped = one;
-        const Plan *plan = tiny_plan(&t, true, arena, &d),
-                   *whole = tiny_plan(&one, true, arena, &d);
-        const DataSource *data = data_synthetic(i + 1, t.vocab, 0.1, arena);
+        const Plan *plan = tiny_plan(&t, true, own, &d), *whole = tiny_plan(&one, true, own, &d);
+        const DataSource *data = data_synthetic(i + 1, t.vocab, 0.1, own);
         BackendOptions options = {.poison = true, .order_seed = i, .timeout_s = 20};
         VerifyResult result = {0};
-        Str s = str_in(arena);
+        Str s = str_in(own);
         bool fine = plan && whole && verify_plan(plan, VERIFY_all, false, &d) &&
-                    exec_verify(plan, whole, data, &options, 1e-10, arena, &result, &d);
+                    exec_verify(plan, whole, data, &options, 1e-10, own, &result, &d);
         diag_print(&d, &s);
         if (!fine) fail_msg("row %zu: %s", i, str_text(&s));
         assert_true(result.norm_error < 1e-12);
         assert_true(result.worst_state < 1e-10); /* moments are computed from clipped gradients */
         /* without clipping the result differs, so gradients were clipped */
         unclipped.clip = 0;
-        const Plan *free = tiny_plan(&unclipped, true, arena, &d);
-        assert_false(exec_verify(plan, free, data, &options, 1e-10, arena, &result, &d));
-        arena_free(arena);
+        const Plan *free = tiny_plan(&unclipped, true, own, &d);
+        assert_false(exec_verify(plan, free, data, &options, 1e-10, own, &result, &d));
+        arena_free(own);
     }
 }
 
 /* ---- planted ---- */
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static Plan *hybrid(Tiny *t)
 {
@@ -240,7 +222,7 @@ static void a_copy_of_another_unit_is_named(void **state)
     fail_msg("no two units have the same size");
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_diag_setup, test_arena_teardown)
 
 int main(void)
 {

@@ -15,24 +15,7 @@
 #include "exec/exec.h"
 #include "exec/ready.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static const char *diagnostics_text(void)
 {
@@ -378,7 +361,7 @@ static void every_replica_is_compared(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_diag_setup, test_arena_teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_learning_rate_follows_its_schedule),
         TEST(a_text_is_read_as_bytes),

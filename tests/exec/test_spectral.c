@@ -19,24 +19,7 @@
 #include "tests/support/ops/eval.h"
 #include "tests/support/plans/nets.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static void require(bool fine)
 {
@@ -603,7 +586,7 @@ static void every_mesh_agrees_with_one_rank(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_diag_setup, test_arena_teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_gradient_goes_through_the_norm), TEST(convolutions_are_normed_by_their_outputs),
         TEST(normed_convolutions_over_domains),   TEST(the_state_is_advanced_once_a_step),

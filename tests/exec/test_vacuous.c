@@ -12,26 +12,9 @@
 #include "exec/exec.h"
 #include "tests/support/corpus/corpus.h"
 #include "tests/support/plans/tiny.h"
+#include "tests/support/test_arena.h"
 
 enum { VOCAB = 29, MOST_LABELS = 8 * 16 };
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static int64_t kept(const DataSource *data, int64_t step, uint32_t microbatch, int64_t n,
                     int64_t seq)
@@ -175,7 +158,7 @@ static void a_run_that_is_all_rounding_error_fails(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_diag_setup, test_arena_teardown)
     const struct CMUnitTest tests[] = {
         TEST(the_first_two_micro_batches_count), TEST(zero_gradients_prove_nothing),
         TEST(values_missing_in_both_are_not_equal), TEST(a_run_that_is_all_rounding_error_fails)};

@@ -2,11 +2,19 @@
 #include "tests/support/test_arena.h"
 
 Arena *arena;
+Diag diag;
 
 int test_arena_setup(void **state)
 {
     (void)state;
     arena = arena_new();
+    return 0;
+}
+
+int test_diag_setup(void **state)
+{
+    test_arena_setup(state);
+    diag = diag_in(arena);
     return 0;
 }
 

@@ -274,7 +274,7 @@ bool draft_finish(Draft *draft)
     c->mesh_loc = draft_loc(draft, "mesh");
     c->batch_loc = draft_loc(draft, "batch");
     c->precision_loc = draft_loc(draft, "precision");
-    draft_take_named(draft);
+    draft_take_named(draft, draft_other_axes(draft, -1));
     draft_choose_attention(draft);
     check_missing(draft);
     draft_check_fields(draft);

@@ -63,7 +63,7 @@ static void keep_settings(Draft *draft, const Cluster *script)
     }
 }
 
-void draft_take_named(Draft *draft)
+void draft_take_named(Draft *draft, uint64_t ranks)
 {
     Cluster *c = &draft->config.cluster;
     const Cluster script = *c;
@@ -75,7 +75,7 @@ void draft_take_named(Draft *draft)
     keep_settings(draft, &script);
     if (draft->named_nodes > 0 || c->devices_per_node == 0) return;
     for (int a = 0; a < AXIS_NAMES; a++) is_open = is_open || draft->mesh[a] == -1;
-    uint64_t ranks = draft_other_axes(draft, -1), per_node = c->devices_per_node;
+    const uint64_t per_node = c->devices_per_node;
     uint64_t need = ranks <= MOST_RANKS ? (ranks + per_node - 1) / per_node : 1;
     c->nodes = is_open ? nodes : (uint32_t)need;
 }

@@ -15,25 +15,11 @@
 #include "tests/cuda/backend/ranks.h"
 #include "tests/support/command.h"
 #include "tests/support/plans/tiny.h"
+#include "tests/support/test_arena.h"
 
 enum { STEPS = 5, SAVED = 2 };
 
-static Arena *arena;
 static char script[] = "seed=4";
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static Plan *plan_of(const Tiny *t, WorkspaceBytes workspace)
 {
@@ -207,7 +193,7 @@ static void a_rank_that_cannot_write_ends_all_ranks(void **state)
     run_to(plan, true, 2, folder, NULL);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_arena_setup, test_arena_teardown)
 
 int main(void)
 {

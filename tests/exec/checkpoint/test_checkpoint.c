@@ -15,24 +15,9 @@
 #include "tests/support/command.h"
 #include "tests/support/plans/nets.h"
 #include "tests/support/plans/tiny.h"
+#include "tests/support/test_arena.h"
 
 enum { STEPS = 5, SAVED = 2 };
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 typedef struct Run {
     double loss[STEPS], norm[STEPS];
@@ -288,7 +273,7 @@ static void spectral_norms_continue_on_any_mesh(void **state)
     between(t, names, 3);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_arena_setup, test_arena_teardown)
 
 int main(void)
 {

@@ -17,22 +17,7 @@
 #include "planner/lower/compile.h"
 #include "planner/passes/schedule/schedule.h"
 #include "tests/support/command.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 typedef struct Loaded {
     Hash128 id;
@@ -338,7 +323,7 @@ static void results_of_schedule_functions_are_checked(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_arena_setup, test_arena_teardown)
     const struct CMUnitTest tests[] = {TEST(a_written_out_built_in_schedule_makes_the_same_plan),
                                        TEST(an_overlapped_pair_is_read_as_two_actions),
                                        TEST(a_scaled_down_plan_keeps_its_schedule),

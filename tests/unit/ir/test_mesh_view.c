@@ -10,24 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/ir/layout/mesh_view.h"
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static Mesh draw(uint64_t i)
 {
@@ -174,7 +157,7 @@ static void folded_experts_lie_on_consecutive_ranks(void **state)
             for (int k = 0; k < 3; k++) assert_int_equal(seen[s][e][k], 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_diag_setup, test_arena_teardown)
 
 int main(void)
 {

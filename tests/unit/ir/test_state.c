@@ -13,6 +13,7 @@
 #include "planner/ir/state/state.h"
 #include "tests/support/corpus/corpus.h"
 #include "tests/support/sample.h"
+#include "tests/support/test_arena.h"
 
 typedef struct Corpus {
     uint32_t n_seen, n_plans;
@@ -45,17 +46,17 @@ static uint64_t place_of(const StateSlice *s, const int64_t *x)
 
 /* Checks that no two elements that a rank holds have the same place, and that all places are in
  * their buffers. */
-static void have_their_own_places(const Plan *plan, const State *state, Arena *arena)
+static void have_their_own_places(const Plan *plan, const State *state, Arena *own)
 {
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         const Program *p = plan_program(plan, r);
         StateSlices slices = {0};
-        state_of_rank(state, r, arena, &slices);
-        bool **taken = arena_array(arena, p->buffers.n, sizeof *taken);
+        state_of_rank(state, r, own, &slices);
+        bool **taken = arena_array(own, p->buffers.n, sizeof *taken);
         for (uint32_t i = 0; i < slices.n; i++) {
             const StateSlice *s = &slices.at[i];
             const uint64_t room = p->buffers.at[s->buffer].bytes / dtype_bytes(s->dtype);
-            if (taken[s->buffer] == NULL) taken[s->buffer] = arena_array(arena, room, sizeof(bool));
+            if (taken[s->buffer] == NULL) taken[s->buffer] = arena_array(own, room, sizeof(bool));
             uint64_t n = 1;
             for (int d = 0; d < s->n_dims; d++) n *= (uint64_t)s->size[d];
             for (uint64_t k = 0; k < n; k++) {
@@ -77,16 +78,16 @@ static void holds(void *self, const Tiny *t)
 {
     Corpus *c = self;
     if (!is_sampled(c->n_seen++, 4)) return;
-    Arena *arena = arena_new();
-    Diag d = diag_in(arena);
-    const Plan *plan = tiny_plan(t, false, arena, &d);
+    Arena *own = arena_new();
+    Diag d = diag_in(own);
+    const Plan *plan = tiny_plan(t, false, own, &d);
     assert_non_null(plan);
-    const State *state = state_of(plan, arena);
-    Str s = str_in(arena);
+    const State *state = state_of(plan, own);
+    Str s = str_in(own);
     bool fine = state_check(state, &d);
     diag_print(&d, &s);
-    if (!fine) fail_msg("%s\n%s", corpus_name(t, arena), str_text(&s));
-    have_their_own_places(plan, state, arena);
+    if (!fine) fail_msg("%s\n%s", corpus_name(t, own), str_text(&s));
+    have_their_own_places(plan, state, own);
     StateTotal total = state_total(state);
     uint64_t n = elements(plan, false);
     assert_int_equal(total.kind_bytes[STATE_param], 4 * n);
@@ -97,7 +98,7 @@ static void holds(void *self, const Tiny *t)
     if (plan->mesh.n_ranks == 1) assert_int_equal(total.held_bytes, total.written_bytes);
     c->n_plans++;
     c->n_slices += total.n_slices;
-    arena_free(arena);
+    arena_free(own);
 }
 
 static void every_element_is_written_once(void **state)
@@ -110,24 +111,6 @@ static void every_element_is_written_once(void **state)
 }
 
 /* ---- one plan, inspected ---- */
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static const Plan *compile(const Tiny *t)
 {
@@ -399,7 +382,7 @@ static void one_name_with_two_shapes_is_refused(void **state)
     assert_string_equal(refused(NULL, &slices)->rule, "state-duplicate");
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_diag_setup, test_arena_teardown)
 
 int main(void)
 {

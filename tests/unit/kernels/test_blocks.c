@@ -14,25 +14,10 @@
 #include "planner/base/rng.h"
 #include "planner/ir/op/op_private.h"
 #include "tests/support/ops/eval.h"
+#include "tests/support/test_arena.h"
 
 enum { BLOCK = 32, SEED = 77 };
 static const double largest = 448;
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static void run(OpKind op, const Attrs *attrs, Value *value)
 {
@@ -322,7 +307,7 @@ static void products_of_blocks_equal_a_simple_implementation(void **state)
     assert_true(n == 8 * 3);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
 int main(void)
 {

@@ -15,22 +15,7 @@
 #include "tests/support/ops/choices.h"
 #include "tests/support/ops/eval.h"
 #include "tests/support/ops/fields.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 enum {
     B = 2,
@@ -589,13 +574,16 @@ static void casts_and_fills_round_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_listed_op_equals_fp32_rounded_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_op_of_fields_equals_fp32_rounded_once, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(every_op_that_computes_has_a_low_precision_test, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(sums_of_squares_are_added_in_doubles, setup, teardown),
-        cmocka_unit_test_setup_teardown(casts_and_fills_round_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(every_listed_op_equals_fp32_rounded_once, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(every_op_of_fields_equals_fp32_rounded_once,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(every_op_that_computes_has_a_low_precision_test,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(sums_of_squares_are_added_in_doubles, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(casts_and_fills_round_once, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests_name("kernels in low precision", tests, NULL, NULL);
 }

@@ -13,25 +13,10 @@
 #include "planner/base/rng.h"
 #include "planner/ir/op/op_private.h"
 #include "tests/support/ops/eval.h"
+#include "tests/support/test_arena.h"
 
 enum { BLOCK = 16, SEED = 78 };
 static const double largest = 6, largest_scale = 448;
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static void run(OpKind op, const Attrs *attrs, Value *value)
 {
@@ -385,7 +370,7 @@ static void products_of_pairs_equal_a_simple_implementation(void **state)
     assert_true(n == 8 * 3);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
 int main(void)
 {

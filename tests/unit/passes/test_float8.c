@@ -12,22 +12,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static Tiny with(Float8Recipe recipe)
 {
@@ -565,7 +550,7 @@ static void float8_comes_before_fsdp2(void **state)
     says(&d, "pass-order", "still be gathered in 16 bits");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
 int main(void)
 {

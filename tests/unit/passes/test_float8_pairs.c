@@ -12,22 +12,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static Tiny in_pairs(void)
 {
@@ -215,7 +200,7 @@ static void sizes_that_cut_a_block_are_refused(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
 
 int main(void)
 {

@@ -19,40 +19,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/ops/eval.h"
 #include "tests/support/plans/mutate.h"
-#include "tests/support/plans/tiny.h"
-
-typedef struct Case {
-    Arena *arena;
-    Plan *plan;
-    Program *p;
-} Case;
-
-static Case case_of(const Tiny *t)
-{
-    Case c = {.arena = arena_new()};
-    Diag d = diag_in(c.arena);
-    const Plan *plan = tiny_plan(t, false, c.arena, &d);
-    Str text = str_in(c.arena);
-    diag_print(&d, &text);
-    if (!plan) fail_msg("%s", str_text(&text));
-    c.plan = mutate_copy(plan, c.arena);
-    c.p = &c.plan->programs.at[0];
-    return c;
-}
-
-static const char *verdict(const Case *c)
-{
-    Diag d = diag_in(c->arena);
-    Str text = str_in(c->arena);
-    verify_plan(c->plan, VERIFY_all, false, &d);
-    diag_print(&d, &text);
-    return str_text(&text);
-}
-
-static void rejects(const Case *c, const char *says)
-{
-    if (!strstr(verdict(c), says)) fail_msg("does not say \"%s\": %.2000s", says, verdict(c));
-}
+#include "tests/support/plans/suspect.h"
 
 static Tensor *tensor(Plan *plan, const char *name)
 {
@@ -80,7 +47,7 @@ static void projections_are_cut_between_groups(void **state)
     for (int unequal = 0; unequal <= 1; unequal++) {
         Tiny t = fused(2);
         t.unequal = unequal;
-        Case c = case_of(&t);
+        Suspect c = suspect_of(&t);
         AxisSet tp = mesh_axes(&c.plan->mesh, AXIS_tp);
         uint32_t n = 0;
         for (TensorId id = 1; id < c.plan->graph.tensors.n; id++) {
@@ -96,7 +63,7 @@ static void projections_are_cut_between_groups(void **state)
             n++;
         }
         assert_int_equal(n, 4 * t.layers);
-        assert_string_equal(verdict(&c), "");
+        assert_string_equal(suspect_verdict(&c), "");
         arena_free(c.arena);
     }
 }
@@ -173,7 +140,7 @@ static void the_state_is_in_the_original_order(void **state)
     (void)state;
     Tiny t = fused(2);
     t.layers = 1;
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     static const int64_t from[2][3] = {{0, 4, 6}, {2, 5, 7}}, heads[3] = {2, 1, 1};
     const State *whole = state_of(c.plan, c.arena);
     for (Rank r = 0; r < 2; r++) {
@@ -205,7 +172,7 @@ static void each_element_of_the_state_is_written_once(void **state)
         for (uint32_t tp = 1; tp <= 4; tp *= 2) {
             Tiny t = fused(tp);
             t.dp_shard = shards;
-            Case c = case_of(&t);
+            Suspect c = suspect_of(&t);
             Diag d = diag_in(c.arena);
             assert_true(state_check(state_of(c.plan, c.arena), &d));
             arena_free(c.arena);
@@ -302,7 +269,7 @@ static void shared_groups_leave_each_rank_its_query_heads(void **state)
 {
     (void)state;
     Tiny t = fused(4);
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     const Mesh *mesh = &c.plan->mesh;
     AxisSet tp = mesh_axes(mesh, AXIS_tp), outer = (AxisSet)(tp & (0u - tp));
     const Tensor *w = tensor(c.plan, "layers.0.attention.wqkv.weight");
@@ -317,7 +284,7 @@ static void shared_groups_leave_each_rank_its_query_heads(void **state)
         n_taken++;
     }
     assert_int_equal(n_taken, t.layers);
-    assert_string_equal(verdict(&c), "");
+    assert_string_equal(suspect_verdict(&c), "");
     arena_free(c.arena);
 }
 
@@ -326,7 +293,7 @@ static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 {
     (void)state;
     Tiny t = fused(4);
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     AxisSet tp = mesh_axes(&c.plan->mesh, AXIS_tp), inner = (AxisSet)(tp & (tp - 1));
     uint32_t n = 0;
     for (Pc pc = 1; pc < c.p->code.n; pc++) {
@@ -336,10 +303,10 @@ static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
                              : NULL;
         if (in->op != OP_all_reduce || in->axes != inner || s->n_dims != 5) continue;
         n++;
-        Case broken = c;
+        Suspect broken = c;
         broken.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, pc, 0}, c.arena);
         broken.p = &broken.plan->programs.at[0];
-        assert_string_not_equal(verdict(&broken), "");
+        assert_string_not_equal(suspect_verdict(&broken), "");
     }
     assert_int_equal(n, t.layers);
     arena_free(c.arena);
@@ -348,7 +315,7 @@ static void the_sum_over_shared_groups_cannot_be_left_out(void **state)
 /* ---- faults that the proofs report ---- */
 
 /* Makes the node, and the instructions that do its work, take other features than they should. */
-static void take_other(Case *c, OpKind op, int64_t first)
+static void take_other(Suspect *c, OpKind op, int64_t first)
 {
     Graph *g = &c->plan->graph;
     NodeId node = 0;
@@ -368,7 +335,7 @@ static void taking_another_segment_is_reported(void **state)
 {
     (void)state;
     Tiny t = fused(2);
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     for (Pc pc = 1; pc < c.p->code.n; pc++) {
         Instr *in = &c.p->code.at[pc];
         if (in->op != OP_part_head) continue;
@@ -377,7 +344,7 @@ static void taking_another_segment_is_reported(void **state)
         in->attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
         break;
     }
-    rejects(&c, "has attributes that differ from those in the graph");
+    suspect_is_refused(&c, "has attributes that differ from those in the graph");
     arena_free(c.arena);
 }
 
@@ -387,14 +354,14 @@ static void taking_half_of_another_segment_is_reported(void **state)
 {
     (void)state;
     Tiny t = fused(2);
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     take_other(&c, OP_part_heads, 1);
-    rejects(&c, "verify-segments");
-    rejects(&c, "but these are not one segment");
+    suspect_is_refused(&c, "verify-segments");
+    suspect_is_refused(&c, "but these are not one segment");
     take_other(&c, OP_part_heads, 0);
-    assert_string_equal(verdict(&c), "");
+    assert_string_equal(suspect_verdict(&c), "");
     take_other(&c, OP_part_heads, 3);
-    rejects(&c, "takes a part that does not exist in its input");
+    suspect_is_refused(&c, "takes a part that does not exist in its input");
     arena_free(c.arena);
 }
 
@@ -407,10 +374,10 @@ static void features_in_plain_order_are_reported(void **state)
                                         "layers.0.feed_forward.w13.weight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Tiny t = fused(2);
-        Case c = case_of(&t);
+        Suspect c = suspect_of(&t);
         tensor(c.plan, names[i])->order = 0;
-        rejects(&c, "their features are in plain order");
-        rejects(&c, names[i]);
+        suspect_is_refused(&c, "their features are in plain order");
+        suspect_is_refused(&c, names[i]);
         arena_free(c.arena);
     }
 }
@@ -419,20 +386,20 @@ static void an_impossible_order_is_reported(void **state)
 {
     (void)state;
     Tiny t = fused(2);
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     Deal *d =
         &c.plan->graph.deals.deals.at[tensor(c.plan, "layers.0.attention.wqkv.weight")->order];
     Interval *at = &c.plan->graph.deals.intervals.at[d->first], k = at[1];
     assert_int_equal(d->kind, DEAL_segments);
     at[1] = at[2], at[2] = k; /* the rank stores v before k */
-    rejects(&c, "into segments of");
+    suspect_is_refused(&c, "into segments of");
     at[2] = at[1], at[1] = k;
-    assert_string_equal(verdict(&c), "");
+    assert_string_equal(suspect_verdict(&c), "");
     at[1].hi++, at[2].lo++; /* the deal gives k more features than v */
-    rejects(&c, "into segments of");
+    suspect_is_refused(&c, "into segments of");
     at[1].hi--, at[2].lo--;
     tensor(c.plan, "layers.0.attention.wqkv.weight")->order_dim = 0;
-    rejects(&c, "has an order that does not fit its dimensions");
+    suspect_is_refused(&c, "has an order that does not fit its dimensions");
     arena_free(c.arena);
 }
 
@@ -448,7 +415,7 @@ static void segments_are_never_split_inside(void **state)
     for (int unequal = 0; unequal <= 1; unequal++) {
         Tiny t = fused(2);
         t.unequal = unequal;
-        Case c = case_of(&t);
+        Suspect c = suspect_of(&t);
         const Graph *g = &c.plan->graph;
         bool found = false;
         for (BufferId b = 1; b < c.p->buffers.n && !found; b++) {
@@ -465,7 +432,7 @@ static void segments_are_never_split_inside(void **state)
             found = true;
         }
         assert_true(found);
-        assert_string_not_equal(verdict(&c), "");
+        assert_string_not_equal(suspect_verdict(&c), "");
         arena_free(c.arena);
     }
 }
@@ -487,12 +454,12 @@ static void a_deal_with_an_index_twice_is_reported(void **state)
         {{{1, 4}, {3, 4}, {0, 0}, {0, 0}}, false}, {{{0, 4}, {0, 4}, {0, 0}, {0, 0}}, false}};
     for (size_t i = 0; i < sizeof deals / sizeof *deals; i++) {
         Tiny t = fused(2);
-        Case c = case_of(&t);
+        Suspect c = suspect_of(&t);
         deal_listed(&c.plan->graph.deals, c.arena, 4, 2, 2, deals[i].at);
         if (deals[i].fine)
-            assert_string_equal(verdict(&c), "");
+            assert_string_equal(suspect_verdict(&c), "");
         else
-            rejects(&c, "does not give each of its 4 indices to exactly one part");
+            suspect_is_refused(&c, "does not give each of its 4 indices to exactly one part");
         arena_free(c.arena);
     }
 }
@@ -505,7 +472,7 @@ static void ops_that_depend_on_places_need_one_interval(void **state)
     static const Interval zigzag[] = {{0, 1}, {3, 4}, {1, 2}, {2, 3}};
     Tiny t = fused(1);
     t.dp_shard = 2, t.micro = 2;
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     DealId deal = deal_listed(&c.plan->graph.deals, c.arena, 4, 2, 2, zigzag);
     AxisSet axes = mesh_axes(&c.plan->mesh, AXIS_dp_shard);
     for (ShapeId i = 1; i < c.plan->shapes.n; i++) {
@@ -518,10 +485,10 @@ static void ops_that_depend_on_places_need_one_interval(void **state)
         if (x->n_dims > 1 && x->dim[0] == 4 && layout_axes_split(&x->use, 0) == axes)
             x->deal[0] = deal;
     }
-    rejects(&c, "batch needs consecutive positions");
-    rejects(&c, "embed needs consecutive positions");
-    rejects(&c, "rope needs consecutive positions");
-    assert_null(strstr(verdict(&c), "rmsnorm depends on"));
+    suspect_is_refused(&c, "batch needs consecutive positions");
+    suspect_is_refused(&c, "embed needs consecutive positions");
+    suspect_is_refused(&c, "rope needs consecutive positions");
+    assert_null(strstr(suspect_verdict(&c), "rmsnorm depends on"));
     arena_free(c.arena);
 }
 

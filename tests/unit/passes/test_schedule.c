@@ -9,22 +9,7 @@
 #include <string.h>
 
 #include "planner/passes/schedule/schedule.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 /* The end of each cell's F and of its input gradient, in quarters of a unit. This is exact for 1, 2
  * and 4 chunks. */
@@ -298,7 +283,7 @@ static void wrong_schedules_are_refused(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_arena_setup, test_arena_teardown)
     const struct CMUnitTest tests[] = {TEST(makespans_equal_the_published_ones),
                                        TEST(makespans_equal_closed_forms),
                                        TEST(zb_v_has_no_bubble),

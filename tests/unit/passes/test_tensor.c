@@ -15,26 +15,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/ops/eval.h"
 #include "tests/support/plans/mutate.h"
-#include "tests/support/plans/tiny.h"
-
-typedef struct Case {
-    Arena *arena;
-    Plan *plan;
-    Program *p;
-} Case;
-
-static Case case_of(const Tiny *t)
-{
-    Case c = {.arena = arena_new()};
-    Diag d = diag_in(c.arena);
-    const Plan *plan = tiny_plan(t, false, c.arena, &d);
-    Str text = str_in(c.arena);
-    diag_print(&d, &text);
-    if (!plan) fail_msg("%s", str_text(&text));
-    c.plan = mutate_copy(plan, c.arena);
-    c.p = &c.plan->programs.at[0];
-    return c;
-}
+#include "tests/support/plans/suspect.h"
 
 static Tiny tensor_parallel(uint32_t tp, bool sequence)
 {
@@ -44,27 +25,13 @@ static Tiny tensor_parallel(uint32_t tp, bool sequence)
     return t;
 }
 
-static const char *verdict(const Case *c)
-{
-    Diag d = diag_in(c->arena);
-    Str text = str_in(c->arena);
-    verify_plan(c->plan, VERIFY_all, false, &d);
-    diag_print(&d, &text);
-    return str_text(&text);
-}
-
-static void rejects(const Case *c, const char *says)
-{
-    if (!strstr(verdict(c), says)) fail_msg("does not say \"%s\": %.2000s", says, verdict(c));
-}
-
-static const Attrs *attrs_of(const Case *c, Pc pc)
+static const Attrs *attrs_of(const Suspect *c, Pc pc)
 {
     return graph_attrs_at(&c->plan->graph, c->p->code.at[pc].attrs);
 }
 
 /* Returns the first all_reduce by `reduce` over tp of a unit's gradient, or 0 if there is none. */
-static Pc gradient_reduction(const Case *c, Reduce reduce)
+static Pc gradient_reduction(const Suspect *c, Reduce reduce)
 {
     AxisSet tp = mesh_axes(&c->plan->mesh, AXIS_tp);
     for (Pc pc = 1; pc < c->p->code.n; pc++) {
@@ -78,7 +45,7 @@ static Pc gradient_reduction(const Case *c, Reduce reduce)
 
 /* ---- biases ---- */
 
-static Pc bias_of_row(const Case *c)
+static Pc bias_of_row(const Suspect *c)
 {
     for (Pc pc = 1; pc < c->p->code.n; pc++) {
         const Instr *in = &c->p->code.at[pc];
@@ -96,7 +63,7 @@ static void biases_are_split_with_columns_and_whole_with_rows(void **state)
     (void)state;
     Tiny t = tensor_parallel(2, false);
     t.biases = true;
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     AxisSet tp = mesh_axes(&c.plan->mesh, AXIS_tp);
     uint32_t n_cut = 0, n_whole = 0;
     for (TensorId id = 1; id < c.plan->graph.tensors.n; id++) {
@@ -109,7 +76,7 @@ static void biases_are_split_with_columns_and_whole_with_rows(void **state)
     }
     assert_int_equal(n_cut, t.layers * 5);
     assert_int_equal(n_whole, t.layers * 2);
-    assert_string_equal(verdict(&c), "");
+    assert_string_equal(suspect_verdict(&c), "");
     arena_free(c.arena);
 }
 
@@ -119,7 +86,7 @@ static void a_row_bias_inside_the_partial_sum_is_reported(void **state)
     (void)state;
     Tiny t = tensor_parallel(2, false);
     t.biases = true;
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     Instr *bias = &c.p->code.at[bias_of_row(&c)];
     BufferId *x = &c.p->args.at[bias->args.first];
     for (Pc pc = 1; pc < c.p->code.n; pc++) {
@@ -128,7 +95,7 @@ static void a_row_bias_inside_the_partial_sum_is_reported(void **state)
         *x = program_arg(c.p, in, 0);
         break;
     }
-    rejects(&c, "is a partial sum, but is read as the whole sum, on axis: tp");
+    suspect_is_refused(&c, "is a partial sum, but is read as the whole sum, on axis: tp");
     arena_free(c.arena);
 }
 
@@ -147,12 +114,12 @@ static void shared_kv_heads_refine_tp(void **state)
         Tiny t = tensor_parallel(cases[i].tp, cases[i].tp != 3);
         t.groups = cases[i].groups, t.repeat = cases[i].repeat;
         t.hidden = 24, t.seq = 8;
-        Case c = case_of(&t);
+        Suspect c = suspect_of(&t);
         const Mesh *mesh = &c.plan->mesh;
         assert_int_equal(mesh->axis[0].size, cases[i].outer);
         assert_int_equal(mesh->n_axes, cases[i].inner ? 2 : 1);
         if (cases[i].inner) assert_int_equal(mesh->axis[1].size, cases[i].inner);
-        assert_string_equal(verdict(&c), "");
+        assert_string_equal(suspect_verdict(&c), "");
         arena_free(c.arena);
     }
 }
@@ -164,17 +131,17 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
     (void)state;
     Tiny t = tensor_parallel(4, true);
     t.groups = 2, t.repeat = 2;
-    Case c = case_of(&t);
+    Suspect c = suspect_of(&t);
     AxisSet inner = 2;
     uint32_t n = 0;
     for (Pc pc = 1; pc < c.p->code.n; pc++) {
         const Instr *in = &c.p->code.at[pc];
         if (in->op != OP_all_reduce || in->axes != inner) continue;
         if (n++) continue;
-        Case broken = c;
+        Suspect broken = c;
         broken.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, pc, 0}, c.arena);
         broken.p = &broken.plan->programs.at[0];
-        assert_string_not_equal(verdict(&broken), "");
+        assert_string_not_equal(suspect_verdict(&broken), "");
     }
     assert_int_equal(n, 2 * t.layers); /* each layer has one for K and one for V */
     arena_free(c.arena);
@@ -182,21 +149,21 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
 
 /* ---- replicas whose gradients are synchronised ---- */
 
-static Case pinned(void)
+static Suspect pinned(void)
 {
     Tiny t = tensor_parallel(2, true);
     t.tp_options.sync_replicated_gradients = true;
-    return case_of(&t);
+    return suspect_of(&t);
 }
 
 static void synchronised_replicas_are_accepted_only_on_request(void **state)
 {
     (void)state;
-    Case c = pinned();
+    Suspect c = pinned();
     assert_true(gradient_reduction(&c, REDUCE_mean) > gradient_reduction(&c, REDUCE_sum));
-    assert_string_equal(verdict(&c), "");
+    assert_string_equal(suspect_verdict(&c), "");
     Tiny t = tensor_parallel(2, true);
-    Case without = case_of(&t);
+    Suspect without = suspect_of(&t);
     assert_int_equal(gradient_reduction(&without, REDUCE_mean), 0);
     arena_free(without.arena);
     arena_free(c.arena);
@@ -205,18 +172,18 @@ static void synchronised_replicas_are_accepted_only_on_request(void **state)
 static void a_mean_of_replicas_does_not_replace_the_sum(void **state)
 {
     (void)state;
-    Case c = pinned();
+    Suspect c = pinned();
     Pc sum = gradient_reduction(&c, REDUCE_sum);
     assert_true(sum > 0);
-    Case dropped = c;
+    Suspect dropped = c;
     dropped.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, sum, 0}, c.arena);
     dropped.p = &dropped.plan->programs.at[0];
-    rejects(&dropped, "a partial value on tp");
+    suspect_is_refused(&dropped, "a partial value on tp");
     /* The plan is also rejected if the sum becomes a mean. */
     Attrs a = *attrs_of(&c, sum);
     a.reduce = REDUCE_mean;
     c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
-    rejects(&c, "averages partial sums, but their sum is needed");
+    suspect_is_refused(&c, "averages partial sums, but their sum is needed");
     arena_free(c.arena);
 }
 
@@ -224,7 +191,7 @@ static void a_mean_of_replicas_does_not_replace_the_sum(void **state)
 static void a_mean_of_split_parameters_is_reported(void **state)
 {
     (void)state;
-    Case c = pinned();
+    Suspect c = pinned();
     Pc mean = gradient_reduction(&c, REDUCE_mean);
     const Unit *unit = &c.plan->graph.units.at[c.p->code.at[mean].unit];
     const Tensor *cut = &c.plan->graph.tensors.at[unit->params.at[0]];
@@ -239,7 +206,7 @@ static void a_mean_of_split_parameters_is_reported(void **state)
         b->offset = 0;
         b->bytes = unit->elements * dtype_bytes(b->dtype);
     }
-    rejects(&c, "averages parameters, but the ranks hold different parts of them");
+    suspect_is_refused(&c, "averages parameters, but the ranks hold different parts of them");
     arena_free(c.arena);
 }
 

@@ -13,22 +13,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static Tiny tied(ScheduleKind schedule, uint32_t dp_shard)
 {
@@ -210,7 +195,7 @@ static void a_table_without_a_parameter_buffer_is_reported(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_arena_setup, test_arena_teardown)
     const struct CMUnitTest tests[] = {TEST(two_stages_sum_and_update_their_shared_table),
                                        TEST(one_rank_with_both_stages_sums_nothing),
                                        TEST(a_table_on_two_ranks_may_be_refused),

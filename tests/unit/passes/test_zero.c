@@ -11,24 +11,7 @@
 
 #include "planner/base/str.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-static Diag diag;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    diag = diag_in(arena);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static const Plan *compile(const Tiny *t)
 {
@@ -386,7 +369,7 @@ static void a_double_buffer_is_refused_with_zb_h1(void **state)
     assert_string_equal(diag.items.at[0].rule, "zero-option");
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, test_diag_setup, test_arena_teardown)
 
 int main(void)
 {

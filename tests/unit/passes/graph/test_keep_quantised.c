@@ -10,22 +10,7 @@
 
 #include "planner/verify/verify.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static Tiny with(Float8Recipe recipe)
 {
@@ -96,7 +81,8 @@ static void three_of_four_inputs_are_kept_quantised(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(three_of_four_inputs_are_kept_quantised, setup, teardown),
+        cmocka_unit_test_setup_teardown(three_of_four_inputs_are_kept_quantised, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests_name("keep_quantised", tests, NULL, NULL);
 }

@@ -12,22 +12,7 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/mutate.h"
 #include "tests/support/plans/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "tests/support/test_arena.h"
 
 static Tiny with(Float8Recipe recipe)
 {
@@ -247,17 +232,20 @@ static void operands_that_are_not_their_copies_are_rejected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(operands_are_contiguous_along_the_summed_index, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(one_copy_for_all_readers, setup, teardown),
+        cmocka_unit_test_setup_teardown(operands_are_contiguous_along_the_summed_index,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(one_copy_for_all_readers, test_arena_setup,
+                                        test_arena_teardown),
         cmocka_unit_test_setup_teardown(transposed_copies_are_made_and_kept_with_their_tensor,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(recomputed_tensors_are_transposed_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(gathered_tensors_are_transposed_after_the_gather, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(invalid_pairs_in_a_kernel_are_rejected, setup, teardown),
-        cmocka_unit_test_setup_teardown(operands_that_are_not_their_copies_are_rejected, setup,
-                                        teardown),
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(recomputed_tensors_are_transposed_again, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(gathered_tensors_are_transposed_after_the_gather,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(invalid_pairs_in_a_kernel_are_rejected, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(operands_that_are_not_their_copies_are_rejected,
+                                        test_arena_setup, test_arena_teardown),
     };
     return cmocka_run_group_tests_name("turn", tests, NULL, NULL);
 }
