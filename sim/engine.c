@@ -58,7 +58,8 @@ static void start_transfer(Engine *e, const SimComm *comm, uint32_t arrivals, ui
     e->net_changed = true;
 }
 
-/* Notes that one member of a communication is ready. If it is the last one, the transfer starts. */
+/* Records that one member of a communication is ready. If it is the last one, the transfer
+ * starts. */
 static void reach(Engine *e, uint32_t class_, Pc pc, const SimComm *comm)
 {
     const Fold *fold = e->fold;
@@ -138,8 +139,8 @@ static void begin(Engine *e, uint32_t class_, Pc leader, Pc by)
         begin_issued(e, class_, leader);
 }
 
-/* Notes that instruction pc has ended. Lets the host begin each burst that waits for no other
- * instruction. */
+/* Instruction pc has ended. Lets the host begin each burst (HostBurst) for which all awaited
+ * instructions have now ended. */
 static void go_on(Engine *e, uint32_t class_, Pc pc)
 {
     const Code *code = e->code_of[class_];
@@ -241,8 +242,8 @@ static void settle(Engine *e)
     e->net_changed = e->device_changed = false;
 }
 
-/* Handles events until none is left: first all events of one instant, then the new rates, and then
- * time advances. */
+/* Handles events until none is left. At each instant, it handles all events, then lets the models
+ * compute new rates, and then advances the time. */
 static void run_step(Engine *e)
 {
     while (e->now <= PS_MOST) {
@@ -310,8 +311,8 @@ static void prepare(Engine *e)
     list_add(a, &e->jobs);
 }
 
-/* Allocates the times of all classes, in the order that Timeline describes. A step sets those of
- * all instructions, so only those of the unused entry 0 are cleared here. */
+/* Allocates the times of all classes, in the order that Timeline describes. Each step sets the
+ * times of all instructions, so only entry 0, which no instruction uses, is cleared here. */
 static void make_lines(Engine *e, Arena *arena)
 {
     const uint32_t n_programs = e->plan->programs.n;

@@ -1,5 +1,5 @@
-/* See engine_alike.h. If an earlier instruction was found for the previous one, the search first
- * tries the instruction that follows it. */
+/* See engine_alike.h. If the previous instruction matched an earlier one, the search first tries
+ * the instruction after that earlier one. */
 #include "sim/engine_alike.h"
 
 #include <string.h>

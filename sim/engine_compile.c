@@ -15,7 +15,7 @@ typedef struct MatchSlot {
     uint32_t match;
     uint32_t owner; /* 1 + number of the program to which all members belong; 0: they may belong to
                        several programs */
-    uint32_t program; /* 1 + number of the last program with an instruction for this entry */
+    uint32_t program; /* 1 + index of the last program with an instruction for this entry */
     AxisSet axes;
     OpKind op;
     uint32_t slot;
@@ -279,9 +279,9 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     Pc *before = arena_array(c->scratch, code->n + 1, sizeof *before);
     find_launches(p, code, before);
     each_edge(p, code, before, count_edge);
-    /* At first, step[pc + 1] has the number of successors of pc. After the running sum, step[pc +
-     * 1] is where the list of pc begins. Filling the list moves it to the end of the list, where
-     * that of pc + 1 begins. */
+    /* At first, step[pc + 1].successors is the number of successors of pc. After the running sum,
+     * it is the start of the list of pc. Filling this list moves it to the list's end, which is the
+     * start of the list of pc + 1. */
     uint32_t total = 0;
     for (Pc pc = 0; pc <= code->n; pc++) {
         uint32_t n = code->step[pc].successors;
@@ -293,8 +293,8 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     code->step[0].successors = 0;
 }
 
-/* Lists the leaders that wait for nothing. If a leader is issued in a later burst, it waits until
- * the host begins this burst. */
+/* Lists the leaders that wait for nothing. If the host issues a leader in a burst after the first
+ * one (HostBurst), the leader waits until that burst begins. */
 static void list_roots(Compiler *c, Code *code)
 {
     for (Pc pc = 1; pc < code->n; pc++) {

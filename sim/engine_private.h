@@ -10,31 +10,31 @@
  * own leader. */
 typedef struct Step {
     Ps duration; /* time of a compute instruction; 0 for a communication */
-    /* number of the layer whose rows of experts the instruction computes; 0: none, or all ranks
-     * have equal loads */
+    /* the layer whose rows of experts the instruction computes, as in imbalance_layer; 0: none, or
+     * all ranks have equal loads */
     uint32_t layer;
     /* earliest start, counted from the beginning of `burst`; for a leader, the earliest start of
      * the whole group */
     Ps issued;
-    /* number of the burst in which the host issues the instruction; for a leader: its last
-     * member */
+    /* index of the burst (see HostBurst) in which the host issues the instruction. For a leader, it
+     * is the burst of the last member of the group. */
     uint32_t burst;
-    /* number of the burst that the host begins only after the end of this instruction; 0: the host
-     * never waits for it */
+    /* index of the burst that the host begins only after the end of this instruction; 0: the host
+     * never waits for this instruction */
     uint32_t lets;
     bool left_out; /* the modelled system leaves the instruction out */
     bool on_host;  /* the instruction uses the host's memory, and therefore no SM of the device */
-    /* first entry of its list in Code.successors; the list ends where that of the next step
+    /* first entry of its list in Code.successors; the list ends where the list of the next step
      * begins */
     uint32_t successors;
-    uint32_t comm;     /* number of its entry in Code.comms; 0: it is a computation */
+    uint32_t comm;     /* index of its entry in Code.comms; 0: it is a computation */
     Pc next_in_launch; /* the next member of the group; 0: none */
     Pc leader;
 } Step;
 
 typedef struct SimComm {
     OpKind op;
-    uint32_t axes; /* number of its set of axes in fold->axes; UINT32_MAX for a send or receive */
+    uint32_t axes; /* index of its set of axes in fold->axes; UINT32_MAX for a send or receive */
     AxisSet axis_set;
     int32_t hop;
     uint32_t match;
@@ -66,11 +66,11 @@ typedef struct Code {
     LIST(SimComm) comms;    /* entry 0 is unused */
     LIST(Pc) roots;         /* leaders that wait for nothing */
     LIST(HostBurst) bursts; /* has at least one burst */
-    uint32_t n_alike;       /* instructions whose costs are those of an earlier one */
+    uint32_t n_alike;       /* number of instructions whose costs were copied from an earlier one */
 } Code;
 
-/* Prepares all programs, and numbers the slots, one for each communication of a group. Returns the
- * number of slots, or UINT32_MAX after an error. */
+/* Prepares all programs. Gives each communication of each group a slot (engine_compile.c). Returns
+ * how many slots there are, or UINT32_MAX after an error. */
 uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
                         Diag *d);
 
@@ -95,7 +95,7 @@ typedef struct Engine {
     const Fold *fold;
     const Code *codes;
     const Code **code_of; /* [class] */
-    Heap heap;            /* a: class, b: number of a compute instruction */
+    Heap heap;            /* a: class, b: an instruction, perhaps with the bit ISSUE */
     uint32_t *slots;      /* [slot]: list of the members that wait there */
     uint32_t *gathered;   /* [slot]: how many members have arrived */
     uint32_t n_slots;
@@ -116,12 +116,12 @@ typedef struct Engine {
     Ps now, step_start;
     uint64_t n_ended;
     Timeline *line;     /* [class] */
-    HostLine *host;     /* [class]: how many bursts of the host have begun */
+    HostLine *host;     /* [class]: when each burst of the host began */
     uint32_t **awaited; /* [class][burst]: for how many instructions the host still waits before it
                            begins the burst */
     Ps *end_ps;
     Arena *arena;
-    uint32_t n_left_out; /* periods */
+    uint32_t n_left_out; /* number of periods (leap/leap.c) that were left out */
     Leap *leap;          /* NULL: no micro-batches are left out any more in this step */
 } Engine;
 
@@ -156,15 +156,16 @@ enum { LEAP_MARKS = 4 };
 struct Leap {
     Pc **begun;        /* [class]: the instructions that it has begun, in order of time */
     uint32_t *n_begun; /* [class] */
-    Pc *marks;         /* the instructions of class 0 with which marks begin, and then 0 */
-    bool due;          /* a mark is passed at this instant */
-    uint32_t n_passed, n_failed, next_try; /* next_try: no attempt before so many marks */
-    LeapMark mark[LEAP_MARKS];             /* the newest marks, the newest last */
+    Pc *marks; /* the instructions of class 0 at which the next marks lie; 0 ends the list */
+    bool due;  /* a mark is passed at this instant */
+    uint32_t n_passed, n_failed,
+        next_try; /* next_try: no attempt is made before n_passed has reached this value */
+    LeapMark mark[LEAP_MARKS]; /* the newest marks, the newest last */
 };
 
 /* Returns NULL if the plan has too few micro-batches. */
 Leap *leap_new(const Engine *e);
-/* Notes that a class begins an instruction. */
+/* Records that a class begins an instruction. */
 static inline void leap_note(Leap *l, uint32_t class_, Pc pc)
 {
     l->begun[class_][l->n_begun[class_]++] = pc;

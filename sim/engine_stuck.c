@@ -39,7 +39,8 @@ static void tell_missing(const Stuck *s, uint32_t list, uint32_t class_, const I
     }
 }
 
-/* Reports the first instruction that a class has not reached, and for what it waits. */
+/* Reports the first instruction that a class cannot begin, and how many instructions it waits
+ * for. */
 static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
 {
     uint32_t program = s->plan->program_of[s->fold->rank_of[class_]];

@@ -1,6 +1,6 @@
-/* Folds ranks by colour refinement. A colour is a 128-bit hash. The colour of a group is a sum over
- * its members, so that their order does not matter. Classes are numbered by their smallest rank, so
- * no output depends on a hash. */
+/* Folds ranks by colour refinement: ranks have the same colour as long as nothing tells them apart.
+ * A colour is a 128-bit hash. The colour of a group is a sum over its members, so that their order
+ * does not matter. Classes are numbered by their smallest rank, so no output depends on a hash. */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -33,19 +33,18 @@ typedef struct Folder {
     Arena *arena, *scratch;
     NeedList *needs;    /* [program]: what the program needs */
     NeedList *messages; /* [program]: those of its needs that are sends or receives */
-    /* [program * fold->axes.n + number of the axes]: the program needs a group along these axes */
+    /* [program * fold->axes.n + index in fold->axes]: true if the program needs a group along these
+     * axes */
     bool *along;
     LIST(FoldHop) hops;
-    Rank
-        *peer; /* [number of the hop * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
+    Rank *peer; /* [index in hops * n_ranks + rank]: the other rank; UINT32_MAX: there is none */
     Colour *colour, *next, *sum; /* [rank] */
     Colour *mixed;               /* [rank]: its colour, hashed once more, for sums of colours */
-    uint32_t *group;             /* [number of the axes * n_ranks + rank]: smallest rank of the
-                                    rank's group */
-    uint32_t *here;              /* [rank] */
-    Rank *members;               /* [number in its group]: the ranks of one group, rising */
-    Colour *link;                /* [link of the network] */
-    const uint32_t *apart;       /* [rank]: see FoldNodes.apart; NULL: there are no such numbers */
+    uint32_t *group; /* [index in fold->axes * n_ranks + rank]: smallest rank of the rank's group */
+    uint32_t *here;  /* [rank] */
+    Rank *members;   /* the ranks of one group, in ascending order */
+    Colour *link;    /* [link of the network] */
+    const uint32_t *apart; /* [rank]: see FoldNodes.apart; NULL: no ranks must be kept apart */
     /* Axes along which ranks only repeat each other (fold_repeats). Ranks that differ only along
      * these axes have equal colours, so only the first of them (`firsts`) is coloured. */
     AxisSet repeats;
@@ -260,8 +259,8 @@ static void start_colours(Folder *w)
     }
 }
 
-/* For each value of key(r), adds up the colours of all ranks r with this value. Then combines the
- * sum into next[r]. */
+/* Maps rank r to the thing that it shares with other ranks: its group along the i-th axes, its
+ * node, its NIC or its pod. */
 typedef uint32_t (*Key)(const Folder *w, uint32_t i, Rank r);
 
 static uint32_t key_group(const Folder *w, uint32_t i, Rank r)
@@ -286,6 +285,7 @@ static uint32_t key_pod(const Folder *w, uint32_t i, Rank r)
 }
 
 /* Every sum leaves out equally many ranks that repeat others, so unequal colours stay unequal. */
+/* Sets sum[k] to the sum of the colours of all ranks whose key is k. */
 static void sum_colours(Folder *w, Key key, uint32_t i)
 {
     for (uint32_t k = 0; k < w->firsts.n; k++) w->sum[key(w, i, w->firsts.at[k])] = (Colour){0, 0};
@@ -339,7 +339,8 @@ static void refine(Folder *w)
     w->next = swap;
 }
 
-/* Numbers the colours in the order in which they first appear. Returns how many there are. */
+/* Gives each colour an index, in the order in which colours first appear. Sets class_of[r] to the
+ * index of the colour of rank r. Returns the number of colours. */
 static uint32_t number(const Folder *w, uint32_t *class_of)
 {
     uint32_t room = 16, n = 0;

@@ -11,7 +11,7 @@
 #include "sim/net/routes.h"
 
 typedef struct FoldMember {
-    uint32_t class_, n; /* number of a class; how many of its ranks are in one group */
+    uint32_t class_, n; /* a class; how many of its ranks are in one group */
 } FoldMember;
 
 /* All groups along `axes` whose members have the same classes. */
@@ -38,8 +38,8 @@ typedef struct FoldAxes {
 
 /* A link of the network that messages of a rank use. */
 typedef struct FoldEdge {
-    uint32_t link, count; /* number of the link; how many messages go over it, all of the same
-                             size */
+    uint32_t link,
+        count; /* index of the link; number of messages that go over it, all of the same size */
 } FoldEdge;
 /* Which links the messages of each rank use, in a collective along `axes` or in messages to the
  * rank that is `hop` steps away. */
@@ -79,8 +79,8 @@ typedef struct FoldNodes {
     uint32_t nics_per_node;    /* 0 stands for one */
     uint32_t nodes_per_pod;    /* 0: all nodes are one pod */
     const Routes *routes;      /* NULL or n_links = 0: switches do not limit traffic */
-    /* [rank]: a number; ranks with different numbers are not folded into one class. NULL: this does
-     * not restrict folding. */
+    /* [rank]: a number; ranks with different numbers are not folded into one class. NULL: there is
+     * no such restriction. */
     const uint32_t *apart;
     bool every_rank; /* colours every rank, even if others are known to be equal; for tests */
 } FoldNodes;
@@ -92,7 +92,7 @@ Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_
                  Arena *arena);
 /* Returns the links that these messages use; NULL if no message leaves a node. */
 const FoldEdges *fold_edges(const Fold *fold, EdgeKind kind, AxisSet axes, int32_t hop);
-/* Returns the number of this set of axes in fold->axes; UINT32_MAX: no collective uses it. */
+/* Returns the index of this set of axes in fold->axes; UINT32_MAX: no collective uses it. */
 uint32_t fold_axes(const Fold *fold, AxisSet axes);
 /* Sets *peer to the rank that is `hop` steps after `rank` along the axis, wrapping around. Returns
  * false unless `axes` is a single axis. */

@@ -12,8 +12,8 @@ uint32_t fold_axes(const Fold *fold, AxisSet axes)
     return UINT32_MAX;
 }
 
-/* Subtracts from leader[rank] what the coordinate along the axis adds to the rank. Ranks with equal
- * coordinates follow each other, so no rank needs a division. */
+/* Subtracts from each leader[rank] the coordinate of `rank` along the axis times the axis's stride.
+ * Ranks with equal coordinates are consecutive, so the loop needs no division. */
 static void step_back(const Fold *f, const Axis *axis, Rank *leader)
 {
     for (Rank r = 0, at = 0; r < f->n_ranks; at = at + 1 < axis->size ? at + 1 : 0)

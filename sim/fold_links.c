@@ -31,7 +31,8 @@ static void add_path(const Fold *f, FoldEdges *e, uint32_t from, uint32_t to, ui
         list_push(arena, &e->edges, ((FoldEdge){.link = path[h], .count = count}));
 }
 
-/* The nodes of one group in the order of its members, and how many members are on each. */
+/* A node of a group, and how many of the group's members are on it. A list of these has the order
+ * of the members. */
 typedef struct NodeRun {
     uint32_t node, n;
 } NodeRun;

@@ -14,14 +14,14 @@ typedef struct Event {
 } Event;
 
 typedef struct Queued {
-    uint32_t a, b, next; /* number of the next event of this instant, or of the next unused entry;
-                            0: none */
+    uint32_t a, b,
+        next; /* index of the next event of this instant, or of the next unused entry; 0: none */
 } Queued;
 
 typedef struct Instant {
     Ps time;
-    uint32_t first, last; /* numbers of its first and last event; first = 0: all events have been
-                             removed */
+    uint32_t first,
+        last; /* indices of its first and last event; first = 0: all events have been removed */
     /* the next instant in the same list of the hash table, or the next unused entry; 0: none */
     uint32_t next;
 } Instant;
@@ -35,8 +35,8 @@ typedef struct InstantAt {
 enum { HEAP_NEAR = 24 };
 
 typedef struct Heap {
-    /* The first events, the last of them first: the next event is near[n_near - 1]. Each comes out
-     * before all events of the heap. */
+    /* The earliest events, in descending order of time: the next event is near[n_near - 1]. All of
+     * them come out before any event of the heap. */
     Event near[HEAP_NEAR];
     uint32_t n_near;
     LIST(Queued) events;    /* entry 0 is unused */
@@ -185,8 +185,9 @@ static inline bool heap_refill(Heap *h)
     return true;
 }
 
-/* True if an event at `time` comes out after the first instant of the heap. All events of that
- * instant may be in the array already. Even then, no event of the array is later than it. */
+/* True if an event at `time` must go into the heap, because it is not earlier than the heap's first
+ * instant. All events of that instant may be in the array already. Even then, no event of the array
+ * is later than it. */
 static inline bool heap_reaches_far(Heap *h, Ps time)
 {
     if (h->order.n == 0 || time < h->order.at[0].time) return false;

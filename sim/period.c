@@ -15,7 +15,8 @@ typedef struct PeriodSearch {
     const HostLine *host;
     Ps from, length; /* beginning and length of the first period */
     uint32_t step;   /* number of micro-batches in a period */
-    Pc shift;        /* difference between the numbers of an instruction and its counterpart */
+    Pc shift; /* pc of an instruction's counterpart, which does the same work one period later,
+                 minus its own pc */
 } PeriodSearch;
 
 static bool same_args(const Program *p, const Instr *x, const Instr *y)
@@ -137,8 +138,8 @@ static bool is_complete(const PeriodSearch *s, uint32_t microbatch)
     return n == s->shift;
 }
 
-/* Finds the difference between the numbers of an instruction and its counterpart, for the first
- * instruction of the period. */
+/* Finds s->shift, from the first instruction of the period and its counterpart. Returns this first
+ * instruction; 0: it has no counterpart. */
 static Pc find_shift(PeriodSearch *s)
 {
     Pc first = 0;

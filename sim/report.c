@@ -22,7 +22,7 @@ typedef struct Reporter {
     Arena *arena;
     SimReport *report;
     const Repeats *repeats; /* NULL: each instruction counts once */
-    uint32_t *row_of;       /* [pc]: 1 + number of its row in report->collectives */
+    uint32_t *row_of;       /* [pc]: 1 + index of its row in report->collectives */
 } Reporter;
 
 /* Returns how many times the reported step runs this instruction. */
@@ -108,10 +108,10 @@ static void count_communications(Reporter *r)
     }
 }
 
-/* Assigns the interval [from, to), in which the compute stream waited for the end of `cause`, and
- * which occurs `times` times. Time in which a communication moves data counts as exposed. Time in
- * which it waits for peers does not, because such a wait is a bubble of a pipeline or comes from
- * uneven work. */
+/* Assigns the interval [from, to), in which the compute stream waited for the end of `cause`, to
+ * the communications that caused this wait. The interval occurs `times` times. Time in which a
+ * communication moves data counts as exposed. Time in which it waits for peers does not, because
+ * such a wait is a bubble of a pipeline or comes from uneven work. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause, uint32_t times)
 {
     while (cause != 0 && to > from) {
@@ -180,7 +180,7 @@ void report_class(const Plan *plan, const Fold *fold, const EngineResult *result
     report_repeated(plan, fold, result, NULL, class_, arena, report);
 }
 
-/* Counts the instructions that all simulated ranks have finished. */
+/* Counts the instructions that simulated ranks have finished, summed over these ranks. */
 static uint64_t count_events(const Plan *plan, const Fold *fold, const EngineResult *result,
                              const Repeats *repeats)
 {

@@ -81,10 +81,11 @@ static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *option
     return b;
 }
 
-/* Returns the loads that stand for one factor if ranks share the cores of a processor. The first
- * rank of each group is then the busiest one, and the others have equal rows. Making all ranks as
- * slow as the busiest one would be wrong here, because ranks that wait leave their cores to busy
- * ranks. Returns NULL if devices are not shared, or if experts are even. */
+/* If ranks share the cores of a processor, returns loads that stand for the factor
+ * options->imbalance. The first rank of each group is then the busiest one, and the others have
+ * equal rows. Making all ranks as slow as the busiest one would be wrong here, because ranks that
+ * wait leave their cores to busy ranks. Returns NULL if devices are not shared, or if experts are
+ * even. */
 static const RowLoads *shared_loads(const Plan *plan, const SimOptions *options, bool shared,
                                     Arena *arena)
 {

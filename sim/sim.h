@@ -135,8 +135,8 @@ typedef struct SimOptions {
     /* report a longer step of the same plan, with this many micro-batches; 0: the plan's own step.
      * Not allowed together with `trace`, `explain` or `uneven`. */
     uint32_t microbatches;
-    /* the plan whose arenas are reported, if buffers of the simulated plan have no offsets: a
-     * shorter step of the same ranks; NULL: the simulated plan */
+    /* the plan whose arenas are reported; NULL: the simulated plan. It is needed if buffers of the
+     * simulated plan have no offsets. It has the same ranks and a shorter step. */
     const Plan *placed;
     bool exact; /* simulate every micro-batch, even if it repeats the one before it */
 } SimOptions;
@@ -421,7 +421,7 @@ DeviceModel cores_device(Cores *cores);
 
 /* ---- memory and reports ---- */
 
-/* The instruction at which most bytes of device memory are live, and the live bytes of each
+/* The instruction at which the most bytes of device memory are live, and the live bytes of each
  * category of buffers at this instruction. */
 typedef struct MemoryPeak {
     uint64_t at[CATEGORY_COUNT];

@@ -114,7 +114,7 @@ static const char *attention_words(const AttentionSum *sum, Arena *arena)
                        (long long)sum->width, (long long)sum->keys);
 }
 
-/* Returns the dtype of use that most of the model's parameters have. */
+/* Returns the dtype in which most elements of the model's parameters are used. */
 static DType compute_dtype(const Graph *g)
 {
     double elements[DT_COUNT] = {0};
@@ -261,7 +261,7 @@ static double spared(const Graph *g, const Node *n, uint32_t i)
     return (frozen ? 2 : 0) + (needs_input ? 0 : 2);
 }
 
-/* Returns how many FLOPs of a token a model with frozen weights does not need, of 6 for each
+/* Returns the FLOPs per token that a model with frozen weights does not need, out of 6 for each
  * parameter. */
 static double flops_left_out(const Graph *g, bool with_embedding)
 {

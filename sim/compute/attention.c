@@ -1,11 +1,10 @@
-/* Computes the time of flash attention from its sizes. A block of the kernel keeps a tile of
- * queries (in the backward kernel: of keys). It processes, tile by tile, the keys (backward:
- * queries) that the mask leaves for its tile. Blocks are assigned to multiprocessors. The backward
+/* Computes the time of flash attention from its sizes. Each block of the kernel keeps one tile of
+ * queries. It reads, tile by tile, all keys that the mask does not hide from them. In the backward
+ * kernel, keys and queries change places. Blocks are assigned to multiprocessors. The backward
  * kernel computes the scores again, so it needs five matrix products for each score, where forward
  * needs two. Before the backward kernel, another kernel sums the rows of the gradients. After it, a
  * third kernel converts the gradients of queries, which blocks add up in fp32. With a window, a
- * tile of queries meets at most as many keys as the window plus the tile is wide. Biases are not
- * modelled.
+ * tile of queries sees at most window + tile keys. Biases are not modelled.
  *
  * Tandem's own executor has several kernels. It times those that accept a call and uses the fastest
  * one. The model does the same.
@@ -210,8 +209,8 @@ static double flash_s(const Device *device, const AttentionWork *w, const Attent
     double s = (1 - fit->grouped) * dealt_s(device, w, fit, &blocks, 1);
     if (fit->grouped > 0) s += fit->grouped * dealt_s(device, w, fit, &blocks, group);
     if (!w->backward) return s;
-    /* the two small kernels: they read outputs and their gradients; they also zero, increase and
-     * read the sums of query gradients */
+    /* the two small kernels: the first one reads outputs and their gradients, and clears the fp32
+     * sums of query gradients; the second one reads these sums and writes them in 16 bits */
     double bytes = w->heads * w->queries * (2 * half * w->value + (4 + 4 + half) * w->head);
     /* gradients of keys and values are first made for each query head, then added up over the heads
      * of a group */

@@ -14,7 +14,7 @@
 
 typedef struct Task {
     bool transfer;
-    uint32_t id; /* number of the job or transfer in the engine */
+    uint32_t id; /* index in the engine of the kernel (a job) or of the transfer */
     uint32_t next_free, version;
     uint32_t first, n, room; /* the task's members are members[first] to members[first + n - 1],
                                 which are classes of ranks; a job has one member */
@@ -40,15 +40,16 @@ struct Cores {
     LIST(Task) tasks; /* entry 0 is unused */
     uint32_t free_task;
     LIST(uint32_t)
-    task_of[2]; /* tasks of jobs, and tasks of transfers, by their numbers in the
-                   engine */
+    task_of[2]; /* task_of[0]: the task of each job; task_of[1]: the task of each transfer; both by
+                   their index in the engine */
     LIST(uint32_t) active;
     LIST(uint32_t) members;
     LIST(Known) known;
     uint32_t n_measured; /* how many collectives had a time in the store */
     uint32_t *n_tasks;   /* [class]: number of tasks in which ranks of the class take part */
     uint32_t *n_busy;    /* [class of nodes]: number of ranks at work on a node */
-    Heap heap;           /* a: number of the task, b: its version */
+    Heap heap; /* a: index of a task, b: its version; an event with an older version no longer
+                  counts */
     bool changed;
     Ps now;
     double measured_part; /* fraction of a measured time that is work */
@@ -141,9 +142,9 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* Adds a member to a task, which has `of` members in the end. The list of tasks uses an entry again
- * after its task has ended. The entry keeps its range of `members`, which a later task with at most
- * as many members uses again. */
+/* Adds a member to a task that will have `of` members. After a task has ended, a new task takes
+ * over its entry in the list of tasks. It also takes over the entry's range of `members`, if that
+ * is large enough. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];

@@ -24,7 +24,7 @@ typedef struct Cached {
 } Cached;
 
 struct Cost {
-    Cluster cluster; /* peak_flops: what the device sustains in a long run */
+    Cluster cluster; /* peak_flops: rates that the device sustains in a long run */
     const Runtime *runtime;
     Store *store;
     const char *machine;
@@ -51,8 +51,8 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
 
 /* Returns the time of the kernel before an 8-bit product. It bounds the scales from below. Except
  * on Blackwell, it also transposes each operand that is not contiguous along the summed index
- * (cuBLAS' documentation, 8-bit data types). For each number of these operands it reads and writes
- * a byte. */
+ * (cuBLAS' documentation, 8-bit data types). It reads and writes one byte for each element of these
+ * operands. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
     /* compute capability 12 also needs the transposition, and has another arch name */
@@ -141,7 +141,7 @@ static double convolution_s(const Device *device, DType dtype, OpKind op, double
     return fmin(as_product, flops / (.5 * kernel_peak(device, DT_f32)));
 }
 
-/* Returns the time of an op for which the profile names a kernel, with the kernel's start. */
+/* Returns the time of an op whose kernel the profile names, without the kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                         TrafficKernel kernel, const RowsShare *uneven)
 {
@@ -161,7 +161,7 @@ static double product_s(const Cost *c, DType dtype, const ProductWork *w)
     return kernel_lasting_s(&c->cluster.device, dtype, 2 * w->batch * w->m * w->n * w->k, s);
 }
 
-/* Returns the time of the products of a rank's experts, which have equally many rows. */
+/* Returns the time of the products of a rank's experts, which all have the same number of rows. */
 static double uneven_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                        const RowsShare *uneven)
 {
@@ -396,8 +396,8 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in,
     return bytes;
 }
 
-/* Returns the time of a product with fused ops: its own time or, if that is longer, the time of all
- * bytes. (On an H200, the executor's products did not overlap with the bytes of fused ops.) */
+/* Returns the longer of two times: the product's own, and that of the bytes of all fused ops. (On
+ * an H200, the executor's products did not overlap with the bytes of fused ops.) */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone,
                      const RowsShare *rows)
 {
@@ -436,8 +436,8 @@ static Ps cost_compute(const void *self, const Plan *plan, const Program *p, con
     return cost_compute_rows(self, plan, p, in, NULL);
 }
 
-/* Returns the bytes that an instruction moves. For ops that are fused with a product, these are
- * counted at the product, like their time. */
+/* Returns the bytes that an instruction moves. The bytes of ops that are fused with a product are
+ * counted at the product. */
 static double cost_bytes(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     const Cost *c = *(Cost *const *)self;

@@ -8,10 +8,10 @@
  *
  * Loads: each rank has its own number of rows in each layer and computes only those. The tokens are
  * spread evenly over the n ranks that exchange rows (along ep). So a rank receives (n - 1) / n of
- * its rows from the others, and sends them 1 / n of their rows. An exchange ends for all n ranks
- * when the busiest rank has received its rows, or has sent them back. Ranks along tp and cp may
- * have different experts as well. Such ranks have the same tokens but exchange no rows with each
- * other. Each of them exchanges the rows of its own experts along ep. */
+ * its rows from the others. To each of the others, it sends 1 / n of that rank's rows. An exchange
+ * ends for all n ranks when the busiest rank has received its rows, or has sent them back. Ranks
+ * along tp and cp may have different experts as well. Such ranks have the same tokens but exchange
+ * no rows with each other. Each of them exchanges the rows of its own experts along ep. */
 #include <assert.h>
 #include <math.h>
 
@@ -26,10 +26,11 @@ struct Imbalance {
     double factor, exchanged;
     CostModel cost;
     NetModel net;
-    const NodeId *rows;       /* [tensor]: not 0 if the tensor has rows of experts */
-    AxisSet ep;               /* the mesh axes along which ranks exchange tokens */
-    const RowLoads *loads;    /* NULL: the model has one factor instead */
-    const uint32_t *layer_of; /* [node]: number of the layer with experts, from 1; 0: none */
+    const NodeId *rows;    /* [tensor]: not 0 if the tensor has rows of experts */
+    AxisSet ep;            /* the mesh axes along which ranks exchange tokens */
+    const RowLoads *loads; /* NULL: the model has one factor instead */
+    const uint32_t
+        *layer_of; /* [node]: its layer, counting only layers with experts, from 1; 0: none */
     uint32_t n_classes;
     /* [layer][class]: rows that the class receives, or sends, in an exchange to the experts,
      * relative to the rows of the busiest rank that takes part */
@@ -142,7 +143,7 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
         const Attrs *a = graph_attrs_at(g, n->attrs);
         if (!op_sends_tokens(n->op) || a->experts < 1 || n->n_out < 1) continue;
         const Tensor *rows = &g->tensors.at[n->out[0]], *tokens = &g->tensors.at[n->in[0]];
-        /* both count for one sequence: slots of all experts; choices of all tokens */
+        /* for one sequence: the slots of all experts, and the choices of all tokens */
         const double rooms = size_without(rows, n->op, n->n_in);
         const double chosen = size_without(tokens, n->op, 0) * (double)a->top_k;
         most = fmax(most, fmin(1, chosen * ep / rooms));
@@ -184,8 +185,8 @@ static Exchanged exchanged_with(const Plan *plan, AxisSet ep, Rank rank, const d
     return all;
 }
 
-/* Numbers the layers with experts. Computes, for each class of ranks and each layer, its rows
- * relative to the mean. */
+/* Counts the layers with experts, and gives each an index. Computes the rows of each class of ranks
+ * in each layer, relative to the mean. */
 static void find_shares(Imbalance *b, const Plan *plan, const Fold *fold, Arena *arena)
 {
     const Graph *g = &plan->graph;
@@ -274,8 +275,8 @@ Ps imbalance_compute(const Imbalance *b, const Plan *plan, const Program *p, con
     return b->cost.compute_rows(b->cost.self, plan, p, in, &rows);
 }
 
-/* Returns the model with `b` around it. Each function of the inner model expects that model's
- * `self`, so each of them has a wrapper. */
+/* Returns a model that calls the inner model `b->cost` and applies `b`. Each function of the inner
+ * model expects that model's `self`, so each of them has a wrapper. */
 CostModel imbalance_cost(Imbalance *b)
 {
     CostModel model = b->cost;

@@ -20,7 +20,7 @@ bool loads_fit(const RowLoads *loads, const Plan *plan);
 /* Returns how many rows the busiest rank has over all layers, relative to the mean. This comes from
  * `loads`, or is `factor` if `loads` is NULL. */
 double imbalance_held(const RowLoads *loads, double factor);
-/* Returns an array [rank] with the number of each rank in its group. */
+/* Returns an array [rank] with the index of each rank in its group. */
 uint32_t *loads_members(const Plan *plan, Arena *arena);
 
 /* A model that changes the costs and transfers of a plan with experts. */
@@ -35,7 +35,7 @@ Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, cons
 CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 
-/* For the engine. imbalance_layer returns the number of the layer with experts (from 1) whose rows
+/* For the engine. imbalance_layer returns the index (from 1) of the layer with experts whose rows
  * an instruction computes or exchanges. It returns 0 if the instruction has no such rows, or if all
  * ranks have the same loads. It sets *back to true for an exchange that sends rows back to the
  * ranks of their tokens. imbalance_compute returns the time of an instruction on a class of ranks,

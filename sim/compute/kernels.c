@@ -124,11 +124,11 @@ static double tile_rate(const GemmFit *fit, size_t i)
     return i < 2 || i >= N_TILES ? 1 : fit->efficiency[i - 2];
 }
 
-/* Returns for how many tiles of a multiprocessor the start and the end take extra time. Since
- * Hopper, a block of cuBLAS stays on its multiprocessor. While it computes a tile, it loads the
- * operands of the next tile and stores the results of the previous one. So only the start of the
- * first tile and the end of the last one take extra time. The constants of Tandem's executor
- * (`timed`) were measured as a time of each tile, so they count for each. */
+/* Returns how many tiles of a multiprocessor add the time of their start and end. Since Hopper, a
+ * block of cuBLAS stays on its multiprocessor. While it computes a tile, it loads the operands of
+ * the next tile and stores the results of the previous one. So only the start of the first tile and
+ * the end of the last one take extra time. The constants of Tandem's executor (`timed`) were
+ * measured as a time of each tile, so they count for each. */
 static double exposed_tiles(const Device *device, double waves, const GemmFit *fit)
 {
     return kernel_is_young(device) && !fit->timed ? fmin(waves, 1) : waves;
@@ -221,10 +221,11 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
     return best;
 }
 
-/* At its end, a tile stores its results, so this time grows with their bytes. Since Hopper, the
- * results of one tile are stored during the products of the next one. Kernels with scales for
- * blocks are an exception (`stores_apart`). A block of DeepGEMM (a6d97a1) stores a tile's results
- * before it multiplies again. So all stores add to the time, at the rate of memory. */
+/* A tile stores its results at its end, so the time of the end (part of fill_us) grows with their
+ * bytes. Since Hopper, the results of one tile are stored during the products of the next one.
+ * Kernels with scales for blocks are an exception (`stores_apart`). A block of DeepGEMM (a6d97a1)
+ * stores a tile's results before it multiplies again. So all stores add to the time, at the rate of
+ * memory. */
 double kernel_product_s(const Device *device, const GemmWork *w, const GemmFit *fit)
 {
     GemmFit own = fit != NULL ? *fit : *kernel_gemm_fit(device);

@@ -88,7 +88,7 @@ typedef struct AttentionWork {
     DType dtype;
     double heads, kv_heads;
     double queries, keys; /* numbers of tokens */
-    double head, value;   /* width of a head: of queries and keys; of values */
+    double head, value;   /* width of a head in queries and keys; its width in values */
     bool causal, backward;
     double window; /* largest number of keys that a query sees; 0: all */
     bool in_parts; /* the instruction sees only a part of all keys */

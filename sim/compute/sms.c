@@ -9,13 +9,13 @@
 #include "sim/sim.h"
 
 typedef struct RunningKernel {
-    /* next: the next kernel of the same class, or the next unused entry; 0: the last one */
+    /* next: 1 + index of the next kernel of the same class; 0: this is the last one */
     uint32_t class_, next, version;
     Ps since;
     double left, speed; /* left: picoseconds that the rest of the kernel would take alone */
 } RunningKernel;
 
-/* A transfer, with the SMs that it takes from the classes of ranks that it involves. */
+/* A transfer, and the number of SMs that it takes on each rank that takes part. */
 typedef struct Taker {
     bool collective;
     const FoldGroup *group;
@@ -32,11 +32,12 @@ struct Sms {
     double n_sms;
     LIST(RunningKernel) jobs; /* by the number of the job */
     LIST(Taker) takers;       /* by the number of the transfer */
-    uint32_t *first;          /* [class]: 1 + number of its newest job; 0: it has none */
+    uint32_t *first;          /* [class]: 1 + index of its newest job; 0: it has none */
     uint32_t *taken;          /* [class]: number of SMs that collectives occupy */
     uint32_t *marked;         /* [class]: 1 if the class is in `dirty` */
     LIST(uint32_t) dirty;     /* classes whose speed may have changed at this instant */
-    Heap heap;                /* a: number of the job, b: its version */
+    Heap heap; /* a: index of a job, b: its version; an event with an older version no longer counts
+                */
 };
 
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena)

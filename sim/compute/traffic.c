@@ -1,8 +1,8 @@
 /* Computes the times of kernels that mostly move memory. The time consists of a start, and of the
  * bytes at a fraction of the memory's rate. If a block processes one row at a time, each row adds a
  * time. The previous kernel has left a part of the data in the cache. The fewer bytes there are,
- * the larger this part is. The model counts each byte that must be moved once. If a kernel reads
- * some bytes repeatedly, the fitted fraction `part` contains this. */
+ * the larger this part is. The model counts each byte only once. If a kernel reads some bytes
+ * repeatedly, the fitted fraction `part` includes the effect. */
 #include <math.h>
 
 #include "sim/compute/kernels.h"

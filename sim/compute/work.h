@@ -18,16 +18,16 @@ ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
 bool work_is_convolution(OpKind op);
 ProductWork work_of_convolution(OpKind op, const int64_t size['z' + 1]);
 
-/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. A
- * row of an argument consists of its last indices, as far as these are of one kind. The kinds are
+/* Returns true if the rows of both operands and of the result begin at multiples of 16 bytes. A row
+ * of an argument spans its last indices, for as long as they are of the same kind. The kinds are
  * indices of the batch, indices that are summed, those of the left operand's rows, and those of the
  * right operand's columns. */
 bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
 /* Returns the key of a product. Whether operands are transposed does not change the key. Neither
- * does swapping m and n, because the key lists the smaller one first. For 8-bit dtypes, the key
- * only says that numbers have 8 bits. */
+ * does swapping m and n, because the key lists the smaller one first. For 8-bit and 4-bit dtypes,
+ * the key only says how many bits a number has. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {

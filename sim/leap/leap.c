@@ -1,9 +1,10 @@
-/* Leaves out micro-batches that would only repeat the ones before them. From the first backward
- * instruction of one micro-batch on class 0 to that of the next is a period. If three periods in
- * turn are equal to the picosecond in all classes, and if the programs go on in the same way, the
- * next periods are equal, too: all decisions of the engine and of its models depend only on the
- * instructions in progress and on differences of times. So the simulation continues with the
- * instructions of n periods later, and the times of the periods between are written down.
+/* Leaves out micro-batches that would only repeat the ones before them. A period lasts from the
+ * first backward instruction of one micro-batch on class 0 to that of the next micro-batch. Suppose
+ * that three successive periods are equal to the picosecond in all classes, and that the programs
+ * go on in the same way. Then the next periods are equal, too. The reason is that all decisions of
+ * the engine and of its models depend only on the instructions in progress and on differences of
+ * times. So the simulation continues at the instructions that come n periods later, and fills in
+ * the times of the periods between.
  *
  * The clock of the engine and of its models does not jump, because no model could follow. Instead
  * the start of the step moves back. Everything is verified before anything is changed. */
@@ -133,8 +134,8 @@ static bool was_late(const LeapClass *c, Pc pc)
     return at->reached > (at->by ? moment_of(c->line, at->by)->end : 0);
 }
 
-/* Finds c->old. Returns false if an instruction before it is not begun yet, or if one began before
- * c->z and ended after the start of c->a. */
+/* Finds c->old. Returns false if an instruction before it has not ended, or if one that began
+ * before the period of c->z ended after the start of the period of c->a. */
 static bool find_old(const Attempt *t, uint32_t class_, LeapClass *c)
 {
     const Leap *l = t->e->leap;

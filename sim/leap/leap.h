@@ -14,8 +14,8 @@ typedef enum LeapState {
     STATE_ended
 } LeapState;
 
-/* A class during an attempt. z, a and b: the instructions that it has begun in the three newest
- * periods. */
+/* A class during an attempt. z, a and b: the instructions that it has begun in each of the three
+ * newest periods, the oldest period first. */
 typedef struct LeapClass {
     const Code *code;
     const Program *program;
@@ -24,8 +24,8 @@ typedef struct LeapClass {
     const Pc *z, *a, *b;
     Pc length;       /* number of instructions in a period */
     Pc old;          /* all instructions before this one had ended before `a` began */
-    uint32_t bursts; /* of the host in a period */
-    Ps issue;        /* without bursts in a period: by how much times of issue grow */
+    uint32_t bursts; /* number of bursts that the host begins in a period */
+    Ps issue;        /* by how much Step.issued grows from one period to the next */
     bool late;       /* an instruction of `a` or `b` waited for the host */
     bool knows_issue;
     uint8_t *state;   /* [pc] LeapState */
@@ -44,8 +44,8 @@ typedef struct Attempt {
     uint32_t n;          /* how many periods are left out */
 } Attempt;
 
-/* An instruction in progress, with a pointer to the number that names it. when: the time at which
- * the host issues it, if it is pending. */
+/* An instruction in progress. pc: points to the engine's own variable that names it. when: the time
+ * at which the host issues it, if it is pending. */
 typedef struct InProgress {
     LeapState state;
     uint32_t class_;
@@ -58,13 +58,13 @@ typedef LIST(InProgress) InProgressList;
 /* ---- leap_code.c ---- */
 
 /* Finds how many periods after the newest ones are equal to them in the programs of all classes,
- * and sets t->n to the number that may be left out. Returns false if too few may be. */
+ * and sets t->n to the number that may be left out. Returns false if it is too small. */
 bool leap_find_number(Attempt *t);
 
 /* ---- leap_go.c ---- */
 
-/* Leaves out t->n periods. Returns false if the state after them would be none that the engine can
- * have; nothing is then changed. */
+/* Leaves out t->n periods. Returns false, and changes nothing in the engine, if the engine could
+ * never be in the state that would follow. */
 bool leap_go(Attempt *t, const InProgressList *list);
 
 #endif

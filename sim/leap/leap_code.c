@@ -1,4 +1,4 @@
-/* Whether programs go on as in the newest periods, and for how long. */
+/* Finds for how many more periods the programs go on as in the newest ones. */
 #include "sim/leap/leap.h"
 
 enum { LEAST_LEAP = 2 };
@@ -19,8 +19,8 @@ static bool waits_for(const LeapClass *c, Pc pc, Pc of)
     return false;
 }
 
-/* True if x and the instruction one period later wait for instructions that correspond. Those
- * before `old` have ended in any case. */
+/* True if x and the instruction one period later wait for instructions that are also one period
+ * apart. Instructions before `old` have ended, so they are not compared. */
 static bool same_waits(const LeapClass *c, Pc x, Pc old)
 {
     const Pc y = x + c->length;
@@ -72,7 +72,7 @@ static bool step_repeats(Attempt *t, LeapClass *c, Pc x, Pc old)
            (s->comm == 0 || same_comm(t, code, s->comm, u->comm)) && same_waits(c, x, old);
 }
 
-/* True if the bursts of period k after `a` are those of the next one. */
+/* True if the host's bursts in period k after `a` equal its bursts in the next period. */
 static bool host_goes_on(const Attempt *t, uint32_t class_, const LeapClass *c, uint32_t k)
 {
     const LeapMark *m = t->mark;
@@ -94,16 +94,17 @@ static bool period_goes_on(Attempt *t, uint32_t class_, uint32_t k)
     for (uint32_t i = 0; i < c->length; i++) {
         const Pc x = c->a[i] + k * c->length;
         if (!step_repeats(t, c, x, c->old + k * c->length)) return false;
-        /* of the instructions after `b`, only pending ones of the next period have begun */
+        /* no instruction after `b` may have begun, except that those of the next period may be
+         * pending */
         const LeapState next = c->state[x + c->length];
         if (k > 0 && next != STATE_none && !(k == 1 && next == STATE_pending)) return false;
     }
     return host_goes_on(t, class_, c, k);
 }
 
-/* True if more periods take the same time for the host. It then takes exactly a period to issue a
- * period, or it waits for the device in each period, or it is never late. In the last case it would
- * be further ahead after more periods. */
+/* True if the host does not change the length of further periods. There are three cases. The host
+ * waits for the device in each period. Or it issues a period in exactly the time of a period. Or it
+ * needs less time and no instruction waits for it; then it only gets further ahead. */
 static bool host_keeps_pace(const Attempt *t, const LeapClass *c)
 {
     if (t->e->options->cost->issue == NULL) return true;

@@ -37,8 +37,9 @@ static void move_states(const Attempt *t, LeapClass *c, const InProgressList *li
     }
 }
 
-/* Counts, for instructions and bursts that have not begun, what has ended. Returns false if one of
- * them could begin, which the engine would not notice. */
+/* Counts for each instruction and each burst how many of the instructions that it waits for have
+ * ended. Returns false if one that has not begun could begin, because the engine would not notice
+ * that. */
 static bool count_ended(const Attempt *t, LeapClass *c)
 {
     const Code *code = c->code;
@@ -109,7 +110,8 @@ static void move_host(const Attempt *t, uint32_t class_, LeapClass *c)
     memcpy(t->e->awaited[class_], c->awaits, c->code->bursts.n * sizeof *c->awaits);
 }
 
-/* Members of a communication that wait for others wait at another slot after the leap. */
+/* Moves members that wait for others of their communication to the slot of the communication n
+ * periods later. */
 static void move_slots(const Attempt *t)
 {
     typedef struct Waiting {

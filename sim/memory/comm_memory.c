@@ -61,8 +61,8 @@ static GroupPlace place(const Plan *plan, Rank rank, uint32_t devices_per_node, 
 typedef struct GroupUse {
     bool ring, tree, nvls;
     bool messages;      /* there are messages between two ranks */
-    uint8_t *to, *from; /* [part]: true if a message goes to that part; true if a message comes from
-                           it */
+    uint8_t *to, *from; /* for each member of the group: true if the rank sends a message to it
+                           (to), or gets one from it (from) */
     uint32_t here;      /* members on the rank's node */
 } GroupUse;
 
@@ -211,8 +211,8 @@ static void collect(const Plan *plan, const Demands *demands, bool by_stream, Ar
     }
 }
 
-/* Returns the bytes of all communicators on a rank of `program`. demands: [program]; under another
- * framework's profile, only those of this program are used. */
+/* Returns the bytes of all communicators on a rank of `program`. `demands` has a list for each
+ * program. Under another framework's profile, only the list of `program` is read. */
 static uint64_t bytes_of(const Plan *plan, uint32_t program, const Demands *demands,
                          const Cluster *cluster, const Runtime *runtime, Arena *arena,
                          CommMemories *list)

@@ -4,7 +4,8 @@
 
 #include "planner/ir/layout/mesh.h"
 
-/* Where the group of a rank along some axes lies. here: its members on the rank's node. */
+/* The group of a rank along `axes`: its number of ranks and of nodes, and how many of the ranks are
+ * on the rank's own node (here). */
 typedef struct GroupPlace {
     AxisSet axes;
     uint32_t n_ranks, n_nodes, here;

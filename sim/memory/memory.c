@@ -1,5 +1,5 @@
-/* Finds the instruction of a program at which most bytes of device memory are live, and the live
- * bytes of each category of buffers there. */
+/* Finds the instruction of a program at which the most bytes of device memory are live, and how
+ * many of these bytes belong to each category of buffers. */
 #include <assert.h>
 
 #include "planner/lower/memory/gaps.h"
@@ -12,9 +12,9 @@ static bool is_root(const Program *p, BufferId id)
     return id != 0 && b->parent == 0 && b->space == SPACE_device && b->bytes > 0;
 }
 
-/* Returns the root buffer of an input whose memory output `out` of instruction pc takes over. Such
- * an input ends with pc, and the output begins at its offset. During pc, the two count as one
- * buffer. Returns 0 if there is none. */
+/* Returns the root buffer of the first input of instruction pc, if the first output takes over its
+ * memory. The life of such an input ends with pc, and the output begins at its offset. During pc,
+ * the two count as one buffer. Returns 0 if the output takes over nothing. */
 static BufferId taken_over(const Program *p, Pc pc)
 {
     const Instr *in = program_instr(p, pc);

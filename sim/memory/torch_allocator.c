@@ -247,14 +247,14 @@ static uint32_t new_segment(TorchAllocator *a, uint32_t pool, uint64_t bytes)
     return id;
 }
 
-/* A free block that is being used: its list, and its position there. */
+/* A free block that is about to be used: its list, and its position there. */
 typedef struct Taken {
     FreeList *list;
     uint32_t at;
 } Taken;
 
-/* Takes a free block from its list. If more than `bytes` bytes are left over, they become a free
- * block of their own, in the same list. */
+/* Takes a free block from its list, and uses `bytes` bytes of it. If enough bytes are left over,
+ * they become a free block of their own, in the same list. */
 static void split(TorchAllocator *a, uint32_t id, uint64_t bytes, Taken from)
 {
     uint64_t rest = a->blocks.at[id].bytes - bytes;

@@ -31,18 +31,18 @@ typedef struct TorchStats { /* all in bytes */
 
 /* Makes an allocator. All segments together may have at most limit_bytes bytes. */
 TorchAllocator *torch_allocator_new(uint64_t limit_bytes, bool expandable, Arena *arena);
-/* Returns the number of a block, which is never 0. A request of 0 bytes gets 512 bytes. */
+/* Returns the id of a block, which is never 0. A request of 0 bytes gets 512 bytes. */
 uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream);
 void torch_release(TorchAllocator *a, uint32_t block);
 TorchStats torch_stats(const TorchAllocator *a);
 void torch_reset_peaks(TorchAllocator *a); /* sets the peaks to the present values */
 
-/* Where a block lies. bytes: 0 if the number is not in use. unmapped: its pages were given back. */
+/* Where a block lies. bytes: 0 if the id is not in use. unmapped: its pages were given back. */
 typedef struct TorchPlace {
     uint64_t address, bytes;
     bool used, unmapped;
 } TorchPlace;
-/* Fills in where block `id` lies. Returns false if no block has this number or a larger one. */
+/* Fills in where block `id` lies. Returns false if no block has this id or a larger one. */
 bool torch_place(const TorchAllocator *a, uint32_t id, TorchPlace *place);
 
 #endif

@@ -39,8 +39,8 @@ static const bool *offloaded_modules(const Keeper *k)
     const Graph *g = &k->plan->graph;
     bool *is = arena_array(k->arena, (size_t)g->modules.n + 1, sizeof *is);
     double n_blocks = 0;
-    for (ModuleId m = 1; m < g->modules.n; m++) { /* a module has a larger number than the modules
-                                                     around it */
+    for (ModuleId m = 1; m < g->modules.n;
+         m++) { /* a module has a larger index than the modules around it */
         const Module *at = &g->modules.at[m];
         is[m] = at->parent != 0 && is[at->parent];
         if (at->is_block && !is[m]) is[m] = n_blocks++ < k->runtime->offloaded_blocks;
@@ -89,8 +89,9 @@ static void find_needed(const Keeper *k)
     }
 }
 
-/* Returns true if the framework reads no output of `in`: none is persistent, and all instructions
- * that read one are absent. read[buffer]: some instruction that is not absent reads the buffer. */
+/* Returns true if the framework reads no output of `in`: none is persistent, and the framework runs
+ * no instruction that reads one. read[buffer]: true if it runs an instruction that reads the
+ * buffer. */
 static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
 {
     for (uint32_t i = in->n_in; i < in->args.n; i++) {
@@ -100,9 +101,9 @@ static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
     return in->args.n > in->n_in;
 }
 
-/* Returns [pc]: true if the framework does not run the instruction. This is true for gradients that
- * it computes from other tensors (`reads_none`), and for instructions that only move the inputs of
- * such gradients. */
+/* Returns an array [pc], which is true if the framework does not run the instruction. This is true
+ * for gradients that it computes from other tensors (`reads_none`), and for instructions that only
+ * move the inputs of such gradients. */
 static const bool *absent_instructions(const Keeper *k)
 {
     const Program *p = k->program;
@@ -146,8 +147,8 @@ static void spare_inputs(const Keeper *k)
     }
 }
 
-/* If weights are frozen, tensors that only the gradients of these weights would read are not
- * kept. */
+/* If weights are frozen, does not keep tensors that only the gradients of these weights would
+ * read. */
 static void forget_untrained(const Keeper *k)
 {
     const Program *p = k->program;
@@ -218,7 +219,7 @@ static void hold_nodes(const Keeper *k)
         if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
             const BufferId id = root_of(k, in, i);
-            /* otherwise the buffer is recomputed */
+            /* a buffer that is not kept until pc is recomputed for it */
             if (k->kept->needed[id] >= pc) keep_until(k, id, *until);
         }
     }

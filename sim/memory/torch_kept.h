@@ -8,12 +8,13 @@
 #include "planner/ir/plan.h"
 
 typedef struct TorchKept {
-    Pc *needed;            /* [buffer]: the last instruction for which the buffer is kept */
-    bool *narrow;          /* [buffer]: the backward pass keeps it in 8 bits */
-    bool *received;        /* [buffer]: it is a permanent tensor of a stage for received values */
-    bool *in_graph;        /* [pc]: the instruction is recomputed, and a module keeps the autograd
-                              graph to which it belongs */
-    const bool *offloaded; /* [module]: its saved tensors are in host memory */
+    Pc *needed;     /* [buffer]: the last instruction for which the buffer is kept */
+    bool *narrow;   /* [buffer]: true if it is kept in 8 bits for the backward pass */
+    bool *received; /* [buffer]: true if it is one of the stage's permanent tensors for received
+                       values */
+    bool *in_graph; /* [pc]: true if the instruction is recomputed and a module keeps the autograd
+                       graph to which it belongs */
+    const bool *offloaded; /* [module]: true if its saved tensors are in host memory */
 } TorchKept;
 
 TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena);

@@ -10,7 +10,7 @@
 #include "sim/memory/update_memory.h"
 #include "sim/memory/zero_memory.h"
 
-/* A tensor that is freed after some instruction, as an entry of a list. block: its number on the
+/* An entry of a list: a tensor that is freed after some instruction. block: the tensor's id on the
  * tape. */
 typedef struct PendingFree {
     uint32_t block, next;
@@ -22,21 +22,21 @@ typedef struct Replay {
     const Runtime *runtime;
     TorchAllocator *allocator;
     TorchTape *tape;     /* what a step allocates and releases */
-    uint32_t microbatch; /* that of the present instruction */
+    uint32_t microbatch; /* micro-batch of the present instruction */
     Arena *arena;
-    /* [pc]: 1 + number of the first buffer that is allocated at pc; next_buffer has the next one */
+    /* [pc]: the first buffer that is allocated at pc; next_buffer[buffer]: the next one; 0: none */
     uint32_t *first;
     uint32_t *next_buffer;
     uint32_t *last; /* [pc]: first entry of `pending` that is freed after pc */
     /* [pc], [buffer]: the same for optimizer states, which the first step makes */
     uint32_t *first_state, *next_state;
     TorchKept kept;
-    uint32_t *block; /* [buffer]: number of its tensor on the tape, while it is allocated */
+    uint32_t *block; /* [buffer]: id of its tensor on the tape, while it is allocated */
     ZeroMemory zero;
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: the same for tensors of ZeRO */
     LIST(PendingFree) pending;        /* entry 0 is unused */
     LIST(uint64_t) returned;          /* sizes for which one tensor is kept for ever */
-    bool *has_second; /* [buffer]: in this step, the gradient's weight has a second gradient */
+    bool *has_second; /* [gradient's buffer]: true if its weight has a second gradient by now */
     UpdateMemory update;
 } Replay;
 
@@ -90,7 +90,7 @@ static bool stays(const Replay *r, const Buffer *b)
     return b->persistent && b->category != CATEGORY_gradient;
 }
 
-/* Allocates a tensor in each step, and returns its number on the tape. */
+/* Allocates a tensor in each step, and returns its id on the tape. */
 static uint32_t have(const Replay *r, uint64_t bytes, Stream stream)
 {
     return torch_tape_allocate(r->tape, bytes, stream, r->microbatch, false);
@@ -294,8 +294,8 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-/* Lets an output take over the first tensor of its size that this instruction uses last. Returns
- * its block; 0: there is none. */
+/* Lets an output take over the first input of its size that is not needed after this instruction.
+ * Returns its block; 0: there is none. */
 static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
 {
     const InPlace when = r->runtime->op[in->op].in_place;

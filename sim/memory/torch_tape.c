@@ -1,13 +1,14 @@
-/* See torch_tape.h. From the backward work of one micro-batch to that of the next is a period.
- * Periods are equal if they allocate the same sizes, and release the same allocations of
- * micro-batches at the same distance. An allocation is known by its micro-batch, and by its place
- * among all allocations of that micro-batch.
+/* See torch_tape.h. A period lasts from the backward work of one micro-batch to that of the next.
+ * Two successive periods are equal if each event of the second one does for the next micro-batch
+ * the same as in the first one: it allocates the same size, or releases the same allocation. An
+ * allocation is identified by its micro-batch, and by its place among all allocations of that
+ * micro-batch.
  *
- * If M micro-batches have memory at one time, they use it in turn. So the allocator is compared M
- * periods apart. If it then has the same blocks at the same addresses, for micro-batches that are M
- * larger, the next M equal periods will do what the last M did. They bring it to this state again,
- * and reach no new peak. So any multiple of M equal periods may be left out: only the names of the
- * allocations change. */
+ * If M micro-batches have memory at one time, they use it in turn. So the states of the allocator
+ * are compared M periods apart. Suppose that it has the same blocks at the same addresses, now for
+ * micro-batches M later. Then the next M equal periods will do the same as the last M. They bring
+ * the allocator to this state again, and reach no new peak. So any multiple of M equal periods may
+ * be left out: only the names of the allocations change. */
 #include "sim/memory/torch_tape.h"
 
 TorchTape *torch_tape_new(uint32_t n, Arena *arena)
@@ -61,9 +62,10 @@ static void name_allocations(TorchTape *t)
     }
 }
 
-/* True if some periods may be left out. The memory of the micro-batches whose forward work comes
- * before all backward work is used in turn, so there must be more than twice as many periods. And a
- * period in the middle must release as much as it allocates, or no state comes again. */
+/* True if some periods may be left out. The micro-batches that begin before all backward work use
+ * their memory in turn, so there must be more than twice as many periods as such micro-batches.
+ * Also, a period in the middle must have as many releases as allocations, or no state occurs
+ * again. */
 static bool may_repeat(const TorchTape *t)
 {
     const uint32_t n = t->begins.n, middle = n / 2;
@@ -97,10 +99,11 @@ typedef struct TapePlayer {
     const TorchTape *tape;
     TorchAllocator *allocator;
     Arena *scratch;
-    bool first, knows;     /* knows: event_of is kept */
-    uint32_t *block_of;    /* [event]: the block of an allocation */
-    EventNumbers blocks;   /* memory of block_of, which need not be cleared */
-    EventNumbers event_of; /* [block]: 1 + number of its allocation; 0: it is not on the tape */
+    bool first, knows;   /* knows: event_of is kept up to date */
+    uint32_t *block_of;  /* [event]: the block of an allocation */
+    EventNumbers blocks; /* memory of block_of, which need not be cleared */
+    EventNumbers
+        event_of; /* [block]: 1 + index of the event that allocated it; 0: it is not on the tape */
 } TapePlayer;
 
 static void play(TapePlayer *p, uint32_t from, uint32_t to)
@@ -121,8 +124,8 @@ static void play(TapePlayer *p, uint32_t from, uint32_t to)
     }
 }
 
-/* Returns 1 + the number of the allocation of a block. Returns 0 if the allocation is not on the
- * tape, or exists before all equal periods and after them. */
+/* Returns 1 + the index of the event that allocated a block. Returns 0 if this event is not on the
+ * tape, or if the block lives from before all equal periods until after them. */
 static uint32_t made_by(const TapePlayer *p, uint32_t id)
 {
     const TorchTape *t = p->tape;
@@ -138,7 +141,8 @@ static uint32_t made_by(const TapePlayer *p, uint32_t id)
 typedef struct AllocatorState {
     uint64_t sum[2];
     TorchStats stats;
-    uint32_t n_alive; /* the micro-batches from k on that have memory; at least 1 */
+    uint32_t
+        n_alive; /* number of micro-batches from k up to the last one that has memory; at least 1 */
 } AllocatorState;
 
 static uint64_t mixed(uint64_t x)
@@ -176,7 +180,7 @@ static bool states_equal(const AllocatorState *x, const AllocatorState *y)
            x->stats.n_retries == y->stats.n_retries && x->stats.n_segments == y->stats.n_segments;
 }
 
-/* Returns the number of the allocation that does for a micro-batch n later what `event` does.
+/* Returns the index of the event that corresponds to `event` for the micro-batch that is n later.
  * Returns UINT32_MAX if there is none. */
 static uint32_t later(const TorchTape *t, uint32_t event, uint32_t n)
 {
@@ -185,7 +189,8 @@ static uint32_t later(const TorchTape *t, uint32_t event, uint32_t n)
     return t->made[microbatch].at[place];
 }
 
-/* True if each allocation that is alive at period k has one that is alive n periods later. */
+/* True if each allocation that is alive at period k corresponds (see later()) to one that is alive
+ * n periods later. */
 static bool may_leap(const TapePlayer *p, uint32_t k, uint32_t n)
 {
     const TorchTape *t = p->tape;

@@ -7,8 +7,8 @@
 
 typedef struct TapeEvent {
     uint64_t bytes;      /* of an allocation */
-    uint32_t of;         /* a release: 1 + number of its allocation; 0: this is an allocation */
-    uint32_t microbatch; /* an allocation: the micro-batch that makes it */
+    uint32_t of;         /* for a release: 1 + index of its allocation; 0: this is an allocation */
+    uint32_t microbatch; /* for an allocation: the micro-batch that makes it */
     uint8_t stream;      /* of an allocation */
     bool only_first;     /* an allocation that only the first step makes */
 } TapeEvent;
@@ -23,18 +23,18 @@ typedef LIST(uint32_t) EventNumbers;
 typedef struct TorchTape {
     Arena *arena;
     LIST(TapeEvent) events;
-    EventNumbers begins; /* [micro-batch]: number of the first event of its backward work */
+    EventNumbers begins; /* [micro-batch]: index of the first event of its backward work */
     /* torch_tape_find_periods sets the rest */
     EqualPeriods equal;
     uint32_t n_microbatches;
     EventNumbers *made; /* [micro-batch]: its allocations */
     uint32_t *place;    /* [event]: how many allocations the micro-batch has made before it */
-    uint32_t *until;    /* [event]: number of its release; UINT32_MAX: it has none */
+    uint32_t *until;    /* [event]: index of its release; UINT32_MAX: it has none */
 } TorchTape;
 
 /* Makes an empty tape, with room for n events. It grows if it gets more. */
 TorchTape *torch_tape_new(uint32_t n, Arena *arena);
-/* Adds an allocation. Returns a number for it, which is never 0. */
+/* Adds an allocation. Returns its id, which is never 0. */
 static inline uint32_t torch_tape_allocate(TorchTape *t, uint64_t bytes, uint32_t stream,
                                            uint32_t microbatch, bool only_first)
 {
@@ -50,7 +50,7 @@ static inline void torch_tape_release(TorchTape *t, uint32_t allocation)
     const TapeEvent e = {.of = allocation};
     list_push(t->arena, &t->events, e);
 }
-/* Notes that the next event is of the backward work of this micro-batch. */
+/* Records that the backward work of this micro-batch begins with the next event. */
 static inline void torch_tape_backward(TorchTape *t, uint32_t microbatch)
 {
     if (microbatch == t->begins.n) list_push(t->arena, &t->begins, t->events.n);

@@ -17,8 +17,8 @@ static double elements_of(const Tensor *t)
     return n;
 }
 
-/* Adds the tensors of one instruction, which share `bytes` as the unit's parameters share its
- * elements. */
+/* Adds one tensor for each parameter of the unit. They divide `bytes` in proportion to the
+ * parameters' elements. A unit without parameters gets a single tensor. */
 static void add_tensors(UpdateMemory *m, const Graph *g, UnitId unit, double bytes, Arena *arena)
 {
     double all = 0;

@@ -20,7 +20,7 @@ typedef struct Fetch {
     uint64_t elements;
     uint32_t n;
     TensorId params; /* the parameter that was added last; Param.next links the others */
-    uint32_t tensor; /* number of the tensor into which they are gathered; 0: no module has waited
+    uint32_t tensor; /* index of the tensor into which they are gathered; 0: no module has waited
                         for the fetch yet */
 } Fetch;
 
@@ -28,9 +28,9 @@ typedef struct Param {
     bool available, kept; /* kept: the parameter stays gathered during the whole step */
     uint32_t counted_on;  /* index in `trace` of the parameter's last use that prefetching has
                              passed */
-    uint32_t fetch;  /* number of the fetch that contains the parameter and for which no module has
-                        waited yet; 0: none */
-    uint32_t tensor; /* number of its ZeroTensor while the parameter is gathered */
+    uint32_t fetch; /* index of the fetch that contains the parameter, until a module has waited for
+                       the parameter; 0: none */
+    uint32_t tensor; /* index of its ZeroTensor while the parameter is gathered */
     TensorId next;   /* next parameter of the same fetch */
     double elements;
 } Param;
@@ -57,8 +57,8 @@ typedef struct Bucket {
     /* elements since the last reduction; elements of the largest gradient among them */
     double elements, largest;
     uint32_t n;
-    uint32_t from; /* index in ZeroMemory.tensors: no copy of a running reduction reads tensors
-                      before this one */
+    uint32_t from; /* index in ZeroMemory.tensors of the first tensor that was added after the last
+                      reduction */
     Pc first;      /* the first gradient of the step */
 } Bucket;
 
@@ -119,7 +119,7 @@ static void read_trace(Zero *z)
  * weight gathers it at once, and it stays gathered until the model returns. */
 static void keep_head(Zero *z)
 {
-    TensorId head = 0; /* the parameter whose first use comes after the first uses of all others */
+    TensorId head = 0; /* the parameter that the forward pass uses last */
     for (uint32_t i = 1; i < z->trace.n; i++)
         if (z->p->code.at[z->trace.at[i].from].phase == PHASE_forward) head = z->trace.at[i].param;
     if (!z->runtime->head_outside || head == 0) return;

@@ -21,7 +21,7 @@ typedef struct ZeroTensor {
 
 typedef struct ZeroMemory {
     LIST(ZeroTensor) tensors;   /* in the order of their requests; entry 0 is unused */
-    bool *replaced;             /* [buffer of the plan]: ZeRO's tensors replace it */
+    bool *replaced;             /* [buffer of the plan]: true if ZeRO's tensors replace it */
     uint64_t resident_bytes[4]; /* bytes of permanent tensors; 0: the entry is unused */
 } ZeroMemory;
 

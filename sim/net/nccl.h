@@ -52,7 +52,7 @@ typedef struct NcclCase {
     double port_bytes_per_us;
     double exchange_bytes_per_us; /* rate at which one device sends to all others of its node
                                      together */
-    NcclSettings settings;        /* 0: NCCL chooses */
+    NcclSettings settings;        /* for each setting that is 0, NCCL chooses */
 } NcclCase;
 
 /* The tuner's numbers for one size. If the algorithm is impossible, both are 0. */

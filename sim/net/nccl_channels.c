@@ -1,7 +1,7 @@
 /* Computes the number of channels of communicators and of messages, as in NCCL's paths.cc and
- * enqueue.cc. A channel is one thread block, so it occupies one SM. For messages, a communicator
- * has a power of two of channels. Each peer gets as many of them as its path can use, but fewer if
- * there are many peers. */
+ * enqueue.cc. A channel is one thread block, so it occupies one SM. For messages, the number of
+ * channels of a communicator is a power of two. Each peer gets as many of them as its path can use,
+ * but fewer if there are many peers. */
 #include <math.h>
 
 #include "sim/net/nccl.h"

@@ -77,10 +77,10 @@ typedef struct NcclChoice {
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
 /* Returns NCCL's choice for a group that fills the first nodes of the cluster in order and uses the
- * network alone. Uplinks of nodes and pods limit its rate if they are slower than their NICs, as
- * net_maxmin.c does for plans. */
+ * network alone. As in net_maxmin.c, uplinks of nodes and pods limit its rate if they are slower
+ * than the NICs below them. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
-/* Returns the choice for an op of a plan, which is issued pipelined. */
+/* Returns the choice for an op of a plan, which is issued among other work (NCCL_pipelined). */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
 /* Returns the same with the plan's NCCL settings. If the settings put buffers in windows, NCCL uses

@@ -53,7 +53,7 @@ double nccl_crossings(const NcclCase *c)
     return c->kind == COLLECTIVE_all_reduce ? 2 * (c->n_nodes - 1) : c->n_nodes - 1;
 }
 
-/* Returns the channels after a step of search.cc: a single fast channel is replaced by two channels
+/* Returns the channels after a step of search.cc that replaces each fast channel by two channels
  * with half the speed. */
 static Rings doubled(const NcclCase *c, double channels, double speed)
 {

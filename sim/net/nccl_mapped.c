@@ -12,8 +12,8 @@ static bool is_recent(const Cluster *cluster)
 }
 
 /* Returns the numbers of SMs that megatron-fsdp states for registered buffers. Inside a node with a
- * switch: 4 for a gather, 5 for a scatter. Between nodes: 16, or 1 and 4 if each node has only one
- * rank of the group. */
+ * switch, they are 4 for a gather and 5 for a reduce-scatter. Between nodes, it is 16. If each node
+ * has only one rank of the group, they are 1 for a gather and 4 for a reduce-scatter. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node)
 {

@@ -1,7 +1,8 @@
 /* Computes the time of a collective: the latency of NCCL's algorithm and protocol, the time of the
- * bytes on links, the launch, and the filling of the pipeline. The bandwidths of NCCL's tuner serve
- * only to choose an algorithm. This file looks at one group at a time; net_maxmin.c divides links
- * among groups. */
+ * bytes on links, the launch, and the filling of the pipeline. With LL and LL128, and for a few
+ * algorithms with Simple, the time of the bytes follows from the bandwidth of NCCL's tuner instead
+ * of from the links. This file looks at one group at a time; net_maxmin.c divides links among
+ * groups. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -15,9 +16,10 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* Extra microseconds. blocking_us: of a call for which the caller waits. one_process_send_us: of
- * each send if one process calls for all devices. Both were measured with nccl-tests and torch on 8
- * A100, H200 and B200: calls take 20 to 25 us, compared with 6 to 10 us in graphs. */
+/* Extra times in microseconds. blocking_us is added to a call for which the caller waits.
+ * one_process_send_us is added for each send if one process calls for all devices. Both were
+ * measured with nccl-tests and torch on 8 A100, H200 and B200: calls take 20 to 25 us, compared
+ * with 6 to 10 us in graphs. */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
 /* Number of heads of a reduction in the switch on one board; `nvls` and the filling were fitted to
@@ -182,8 +184,8 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
     return (uint32_t)n;
 }
 
-/* Returns the number of messages between nodes that follow one another. The latency of the network
- * delays each of them. */
+/* Returns the number of messages between nodes that wait for one another. The latency of the
+ * network delays each of them. */
 static double messages(const NcclCase *c, NcclAlgorithm algorithm)
 {
     if (c->n_nodes <= 1) return 0;

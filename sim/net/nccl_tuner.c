@@ -1,7 +1,6 @@
 /* NCCL's own model of a collective: a latency and a bandwidth for every algorithm and protocol.
  * NCCL runs the pair with the smallest time (src/graph/tuning.cc). The model ignores launches and
- * ramps, and its bandwidths serve only this choice; nccl_time.c computes the time of the chosen
- * pair. */
+ * ramps. nccl_time.c computes the time of the chosen algorithm. */
 #include <assert.h>
 #include <math.h>
 

@@ -8,7 +8,7 @@
 typedef struct NetAlone {
     MaxMin *times;
     Arena *arena;
-    Heap heap; /* a: number of the transfer */
+    Heap heap; /* a: index of the transfer */
 } NetAlone;
 
 static void net_start(void *self, uint32_t id, const Transfer *t, Ps now)

@@ -20,7 +20,8 @@ static bool is_overloaded(const MaxMin *m, uint32_t link)
     return m->wanted[link] > m->capacity[link];
 }
 
-/* Returns the common rate of its flows at which a link becomes full. */
+/* Returns the rate at which a link becomes full, if all of its flows that still rise have this
+ * rate. */
 static double fills_at(const MaxMin *m, uint32_t link)
 {
     int64_t room = m->capacity[link] - m->frozen[link];
@@ -129,8 +130,8 @@ void maxmin_fill(MaxMin *m)
             f->limit = lowest(m, &m->shapes.at[f->shape]);
             rate = fmin(rate, f->limit);
         }
-        /* first decide which flows this link limits, then fix their rates, so that the order does
-         * not matter */
+        /* first find all flows that are limited to this rate, then fix their rates, so that the
+         * order does not matter */
         for (uint32_t k = 0; k < m->risers.n; k++) {
             Flow *f = &m->flows.at[m->risers.at[k]];
             if (f->level >= 0 || f->limit > rate) continue;

@@ -10,7 +10,7 @@
  * of ranks; out and in of each class of NICs, of nodes and of pods; then the classes of the
  * network's own links. */
 typedef struct LinkUse {
-    uint32_t link, count; /* number of equivalent ranks on the link */
+    uint32_t link, count; /* count: number of equivalent ranks on the link */
     int64_t rate;         /* bytes/s of one rank when the flow runs alone */
     /* rate on this link divided by the flow's largest rate, in units of 2^-20 */
     int64_t weight;
@@ -41,7 +41,7 @@ typedef struct Flow {
     double limit;            /* rate to which a link limits the flow in the present round of
                                 filling */
     uint32_t first, room;    /* its entries of MaxMin.entries: one for each link that it uses */
-    uint32_t seen;           /* number of the last filling that included the flow (net_fill.c) */
+    uint32_t seen; /* the last filling that included the flow (net_fill.c), counted from 1 */
 } Flow;
 
 /* A running flow, as an entry in the list of a link. */
@@ -60,7 +60,7 @@ struct MaxMin {
     Diag *d;
     LIST(LinkUse) uses;
     LIST(FlowShape) shapes; /* entry 0 is unused */
-    uint32_t *table;        /* numbers of shapes, by hash; 0: unused */
+    uint32_t *table;        /* indices of shapes, by hash; 0: unused */
     uint32_t room;
     LIST(Flow) flows;        /* [number of the transfer] */
     LIST(uint32_t) active;   /* numbers of flows that run */
@@ -75,14 +75,14 @@ struct MaxMin {
     uint32_t *marked;      /* [link]: number of the filling for which the link is in `changed` */
     uint32_t *seen;        /* [link]: number of the last filling in which the link took part */
     uint32_t n_fillings;
-    Heap heap; /* a: number of the flow, b: its version */
+    Heap heap; /* a: index of a flow, b: its version */
     uint32_t n_links, first_routed;
     uint32_t *on_routed;        /* [link of the network]: scratch memory, used while a shape is
                                    being made */
     int64_t *capacity, *wanted; /* [link] bytes/s: what the link can carry; what all its running
                                    flows would need at full speed */
     int64_t *frozen, *rising; /* [link], during a filling: the sum of the rates that are fixed; the
-                                 sum of the full rates of flows whose rates still rise */
+                                 sum of the weights of flows whose rates still rise */
     double *full; /* [link], during a filling: the common rate of its flows at which the link is
                      full */
     Ps now;
