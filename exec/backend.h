@@ -34,7 +34,7 @@ typedef struct BackendOptions {
 typedef struct BadNumber {
     Rank rank;
     Pc pc;            /* number of the instruction; 0: all numbers are finite */
-    uint32_t output;  /* number of the instruction's output */
+    uint32_t output;  /* index among the instruction's outputs */
     uint64_t element; /* index in the rank's part of the output */
     double value;
 } BadNumber;
@@ -78,7 +78,7 @@ typedef struct Backend {
     /* Lets the following exchanges wait `more_s` seconds longer than the timeout, while a process
      * is busy with files. 0 restores the timeout. NULL if exchanges never time out. */
     void (*patience)(struct Backend *self, double more_s);
-    /* Returns the number of processes, and sets *mine to the number of this one. */
+    /* Returns the number of processes, and sets *mine to the index of this one. */
     uint32_t (*processes)(const struct Backend *self, uint32_t *mine);
     void (*close)(struct Backend *self);
     void *state;
@@ -95,8 +95,8 @@ bool backend_write(Backend *self, const Plan *plan, Rank rank, BufferId b, const
  * the diagnostic module-missing if this fails. If no MPI has started the process, it is the only
  * rank. */
 Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
-/* Loads the module for CUDA, and also the module of the MPI that has started this process, if one
- * has. */
+/* Loads the module for CUDA. If an MPI has started this process, also loads the module of that MPI.
+ */
 Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
 const char *backend_name(uint32_t i); /* returns the name of backend i; NULL after the last one */
 /* Makes the backend with this name, which must be one of backend_name(); NULL stands for loopback.

@@ -114,8 +114,8 @@ static void all_to_all(const Comm *const *member, uint32_t n)
             memcpy(member[to]->out + from * bytes, member[from]->in + to * bytes, bytes);
 }
 
-/* Strip 0 of each input goes to the next member, strip 1 to the previous one. A member without a
- * neighbour gets a strip of zeros. */
+/* The input of a member consists of two strips that its neighbours need. Strip 0 goes to the next
+ * member, strip 1 to the previous one. A member without a neighbour gets a strip of zeros. */
 static void exchange_strips(const Comm *const *member, uint32_t n)
 {
     const uint64_t bytes = member[0]->in_bytes / 2;

@@ -22,7 +22,7 @@ typedef struct ExecOptions {
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    /* number of the step (from 0) whose trace rows are kept. It should be at least 2, because the
+    /* index of the step (from 0) whose trace rows are kept. It should be at least 2, because the
      * first steps are slower than the others. If it is larger than `steps`, no rows are kept. */
     uint32_t trace_step;
     /* version of this command, which must be equal on all ranks; may be NULL */
@@ -53,8 +53,8 @@ typedef struct ExecResult {
 } ExecResult;
 
 /* Runs the plan. The initial value of an element depends only on the seed, the tensor's name and
- * the element's number in the whole tensor. So it is the same for every way of splitting the
- * tensor. Reports not-finite, version-mismatch, plan-mismatch, or an error of the backend. */
+ * the element's index in the whole tensor. So it is the same for every way of splitting the tensor.
+ * Reports not-finite, version-mismatch, plan-mismatch, or an error of the backend. */
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
               Diag *d);
 /* Returns the learning rate of `step`, counted from 0. It rises linearly to lr over warmup_steps

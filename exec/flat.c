@@ -12,7 +12,7 @@
 #include "planner/base/cores.h"
 #include "planner/ir/layout/padding.h"
 
-/* The buffer holds elements lo to hi - 1 of that list. */
+/* The buffer holds elements lo to hi - 1 of the list of all parts. */
 typedef struct FlatRange {
     uint64_t lo, hi;
 } FlatRange;
@@ -58,8 +58,8 @@ static void map_dimension(FlatWalk *w, const Shape *s, int d, Rank rank, Arena *
     for (; at < n; at++) w->global[d][at] = -1;
 }
 
-/* Visits one row (a run along the last dimension) of the rank's part. `local` is the number of its
- * first element in the part, `global` its number in the whole tensor. */
+/* Visits one row (a run along the last dimension) of the rank's part. `local` is the index of its
+ * first element in the part, `global` the index of the same element in the whole tensor. */
 static void walk_row(const FlatWalk *w, uint64_t local, uint64_t global)
 {
     int last = w->t->n_dims - 1;

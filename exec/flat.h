@@ -6,7 +6,7 @@
 #include "planner/ir/plan.h"
 
 /* `n` elements that are neighbours along the last dimension of a tensor. `global` is the row-major
- * number of the first one in the whole tensor, `at` its number in the rank's buffer. */
+ * index of the first one in the whole tensor, `at` its index in the rank's buffer. */
 typedef struct FlatRun {
     TensorId tensor;
     uint64_t global, at, n;

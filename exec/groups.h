@@ -18,7 +18,7 @@ typedef struct GroupKeys {
 /* Lists the groups that occur in any program of the plan. If `with_ends` is true, the list includes
  * the groups of sends and receives. */
 void groups_collect(const Plan *plan, bool with_ends, Arena *arena, GroupKeys *keys);
-/* Returns the number of a group in the list; UINT32_MAX: it is not in the list. */
+/* Returns the index of a group in the list; UINT32_MAX: it is not in the list. */
 uint32_t groups_find(const GroupKeys *keys, AxisSet axes, Stream stream);
 
 #endif

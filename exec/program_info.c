@@ -21,9 +21,9 @@ static bool same_launch(const Program *p, Pc a, Pc b)
 }
 
 /* Collects in b->before the instructions that instruction pc waits for. If several communications
- * start together with pc, these are the instructions that any of them names in `after`. The
- * instruction before them on the stream belongs to these, too, with all communications that start
- * together with it. */
+ * start together with pc, these are the instructions that any of them names in `after`. The list
+ * also contains the instruction before them on the stream, and all communications that start
+ * together with that one. */
 static void collect_before(InfoBuild *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;

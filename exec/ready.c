@@ -72,7 +72,7 @@ static int64_t rows_of(const RankState *r, const Shape *s, int d)
 }
 
 /* Sets the sizes for halo_pack and the other local halo ops: the dimension with and without its
- * halo, and this rank's rows. */
+ * halo (the neighbours' rows that this rank also needs), and this rank's rows. */
 static bool set_halo(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Deals *deals = &r->plan->graph.deals;

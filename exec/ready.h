@@ -43,15 +43,16 @@ typedef struct Comm {
     Stream stream;
     AxisSet axes;
     uint32_t match, launch;
-    /* size of the group; number of this rank in it. A sender is part 0, its receiver is part 1. */
+    /* n_members: size of the group; part: index of this rank in it. A sender is part 0, its
+     * receiver is part 1. */
     uint32_t n_members, part;
     /* leader: smallest rank of the group, or the sender. peer: the receiver (of send and recv). */
     Rank leader, peer;
     char *in, *out; /* NULL: a receiver has no input, a sender has no output */
     uint64_t in_bytes, out_bytes;
     bool wraps; /* halo_exchange: the first and the last member of the group are neighbours */
-    /* exchange_uneven: tables [experts, samples] with the numbers of rows that this rank sends [0]
-     * and receives [1], and the sizes of both tables */
+    /* exchange_uneven: counts[0] says how many rows this rank sends, and counts[1] how many it
+     * receives. Table k has the shape [experts[k], samples[k]]. */
     const int32_t *counts[2];
     int64_t experts[2], samples[2];
     int64_t width; /* exchange_uneven: number of elements in a row */

@@ -103,8 +103,8 @@ static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch
     return backend_write(run->backend, run->plan, rank, b, values, run->d);
 }
 
-/* Initialises a buffer of weights (where they stay between steps, or a gathered copy for use) or of
- * optimizer states. */
+/* Initialises a buffer of optimizer states or of weights. The weights are those that stay between
+ * steps, or a gathered copy of them. */
 static bool init_home(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Program *p = plan_program(run->plan, rank);

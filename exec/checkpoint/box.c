@@ -1,5 +1,5 @@
 /* Visits the elements that a rank's slice of a tensor and a stored box of the same tensor have in
- * common. */
+ * common. It visits them in runs; a run is a sequence of elements that are contiguous in both. */
 #include <assert.h>
 
 #include "exec/checkpoint/private.h"

@@ -57,9 +57,9 @@ bool checkpoint_load(const CheckpointOptions *options, const Plan *plan, Backend
  * Reports checkpoint-steps. */
 bool checkpoint_has_steps(const CheckpointInfo *from, uint32_t steps, bool saves, Diag *d);
 /* Checks that a run may save into the folder after it has loaded `from` (path NULL: nothing). There
- * are three conditions. The run would replace no checkpoint but `from`. All checkpoints in the
- * folder come before its own ones. No other process is saving there. Reports checkpoint-used,
- * -busy. */
+ * are three conditions. The only checkpoint that the run may replace is `from`. All checkpoints in
+ * the folder must belong to earlier steps than those of the run. No other process may be saving
+ * there. Reports checkpoint-used, -busy. */
 bool checkpoint_can_save(const char *save, const CheckpointInfo *from, Arena *arena, Diag *d);
 /* Prepares the folder options->save: creates it, locks it, makes the checks of
  * checkpoint_can_save(), and removes leftovers of earlier saves. All processes must call this

@@ -164,10 +164,9 @@ int folder_sweep(const char *save, Arena *arena, const char **which)
         if (!at->saving && !at->old) continue;
         const char *name = checkpoint_step_name(at->step, arena);
         const char *final = arena_print(arena, "%s/%s", save, name);
+        /* a save that did not complete should have replaced this folder */
         if (at->whole && access(final, F_OK) != 0)
-            error =
-                rename(at->path, final) == 0 ? 0 : errno; /* this folder should have been replaced
-                                                             by a save that was not completed */
+            error = rename(at->path, final) == 0 ? 0 : errno;
         else
             error = folder_remove(at->path);
         if (error != 0) return error;

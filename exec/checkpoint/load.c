@@ -20,13 +20,14 @@ typedef struct Load {
     Backend *backend;
     const char *folder;
     Manifest manifest;
-    uint32_t *number; /* [tensor, kind]: 1 + number in the manifest */
+    uint32_t *number; /* for each tensor and kind of state, 1 + its index in the manifest */
     struct OpenFile {
         FileReader reader;
-        uint32_t file;  /* 1 + number of the file; 0: this entry is unused */
+        uint32_t file;  /* 1 + index of the file; 0: this entry is unused */
         uint64_t begin; /* offset of the first byte after the header */
     } open[MOST_OPEN];
-    uint32_t next; /* number of the entry that the next opened file will use */
+    uint32_t next; /* how many files have been opened; modulo MOST_OPEN, the entry that the next
+                      file will use */
     Arena *arena;
     Diag *d;
 } Load;
@@ -261,7 +262,7 @@ static void read_ranks(Load *l)
         if (l->open[i].file != 0) reader_close(&l->open[i].reader);
 }
 
-/* Returns the largest number of bytes that a process reads. A process reads the files that it
+/* Estimates the largest number of bytes that a process reads. A process reads the files that it
  * hashes, and the slices of its ranks. */
 static uint64_t most_read(const Load *l)
 {
@@ -323,7 +324,7 @@ static void warn_settings(const Load *l, const char *own)
                  l->folder, str_text(&was), str_text(&is));
 }
 
-/* Finds the number of each of the plan's tensors in the manifest. Warns once if dtypes differ. */
+/* Finds the index of each of the plan's tensors in the manifest. Warns once if dtypes differ. */
 static void map_tensors(Load *l)
 {
     StateTensors own = {0};

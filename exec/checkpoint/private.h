@@ -20,7 +20,7 @@ enum { CHECKPOINT_VERSION = 1 };
 /* ---- manifest.c ---- */
 /* A box of a tensor that is stored in a file of the checkpoint. */
 typedef struct StoredSlice {
-    uint32_t tensor, file; /* numbers in the manifest's lists of tensors and of files */
+    uint32_t tensor, file; /* indices in the manifest's lists of tensors and of files */
     int64_t offset[MAX_DIMS], size[MAX_DIMS];
     uint64_t at; /* offset of its first byte, counted from the end of the file's header */
 } StoredSlice;
@@ -64,11 +64,11 @@ const char *checkpoint_optimizer(const Plan *plan);
 /* Checks that `plan` can load the checkpoint, and that the slices of the checkpoint contain every
  * element exactly once. */
 bool manifest_fits(const Manifest *m, const char *folder, const Plan *plan, Arena *arena, Diag *d);
-/* Returns 1 + the number of a tensor in the manifest; 0: the manifest does not have this tensor. */
+/* Returns 1 + the index of a tensor in the manifest; 0: the manifest does not have this tensor. */
 uint32_t manifest_tensor(const Manifest *m, const char *name, StateKind kind);
 
 /* ---- names.c ---- */
-/* Return the last name in `path`, and the folder that contains `path`, which must not end in a
+/* Return the last name in `path`, and the folder that contains `path`. `path` must not end in a
  * slash. */
 const char *checkpoint_last_name(const char *path);
 const char *checkpoint_parent(const char *path, Arena *arena);
@@ -98,8 +98,9 @@ bool checkpoint_hint_older(const char *path, Arena *arena, Diag *d);
 typedef struct FolderEntry {
     const char *path;
     uint64_t step;
-    bool saving, old; /* the name ends in CHECKPOINT_SAVING; it ends in CHECKPOINT_OLD */
-    bool whole;       /* the folder contains a complete checkpoint */
+    /* saving: the name ends in CHECKPOINT_SAVING; old: it ends in CHECKPOINT_OLD */
+    bool saving, old;
+    bool whole; /* the folder contains a complete checkpoint */
 } FolderEntry;
 typedef LIST(FolderEntry) FolderEntries;
 /* Lists all such folders in `save`, in no particular order. */
@@ -113,8 +114,8 @@ bool folder_suits(const char *save, const CheckpointInfo *from, Arena *arena, Di
 /* Reports checkpoint-busy. Returns false. */
 bool folder_report_busy(const char *save, const char *holder, Diag *d);
 /* Removes the leftovers of saves that were not completed. If such a save only lacks its final name,
- * it gets this name instead. folder_sweep and folder_keep return 0. After an error they return
- * errno and set *which to the folder on which they failed. */
+ * it gets this name instead. On success, folder_sweep and folder_keep return 0. After an error they
+ * return errno and set *which to the folder on which they failed. */
 int folder_sweep(const char *save, Arena *arena, const char **which);
 /* Removes all checkpoints of the training except the `keep` newest ones. Symbolic links, and
  * folders with files that no checkpoint has written, stay and do not count. */
@@ -171,8 +172,8 @@ bool file_hash(const char *path, Arena *arena, uint64_t *bytes,
                Hash128 *hash); /* returns false with errno set after an error */
 
 /* ---- box.c ---- */
-/* A run of `n` elements: from element `file` of the stored box, and from element `buffer` of the
- * rank's buffer. */
+/* A run of `n` elements. It begins at element `file` of the stored box, and at element `buffer` of
+ * the rank's buffer. */
 typedef struct BoxRun {
     uint64_t file, buffer, n;
 } BoxRun;

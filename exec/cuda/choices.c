@@ -1,6 +1,6 @@
-/* Counts on the device how often each expert is chosen. After each instruction that assigns slots
- * to choices (exec/loads.h), a kernel adds to counters in device memory. The host reads the
- * counters between steps. */
+/* Counts on the device how often each expert is chosen. After each instruction that gives every
+ * choice a slot, which is a row of the expert's buffer, a kernel adds to counters in device memory
+ * (exec/loads.h). The host reads the counters between steps. */
 #include "kernels/cuda/experts/choices.h"
 
 #include "exec/cuda/private.h"

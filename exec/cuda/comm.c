@@ -80,9 +80,9 @@ static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
     if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;
 }
 
-/* Returns an array [member]: SENDS_TO if this rank sends to the member in a step, RECEIVES_FROM if
- * it receives from it; both or 0 are possible. Only messages on this communicator count. The result
- * is computed from the programs of all ranks, so both ends of a pair agree. */
+/* Returns, for each member of the group, SENDS_TO if this rank sends to it in a step, RECEIVES_FROM
+ * if this rank receives from it, both flags, or 0. Only messages on this communicator count. The
+ * result is computed from the programs of all ranks, so both ends of a pair agree. */
 static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -110,8 +110,8 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
     return peers;
 }
 
-/* Makes the connections of a communicator. NCCL connects at first use, which would otherwise happen
- * during a step or a capture. The warm-up reduces one number over all members and exchanges one
+/* Makes the connections of a communicator. Without this, NCCL would connect at the first use, which
+ * is during a step or a capture. The warm-up reduces one number over all members and exchanges one
  * word with each member that exchanges messages with this rank. */
 static bool warm_up(Cuda *c, CudaComm *comm)
 {
@@ -136,8 +136,8 @@ static bool warm_up(Cuda *c, CudaComm *comm)
            watch_opening(c, comm->name);
 }
 
-/* Returns true if all members of this rank's group run the same program. Only then do the buffers
- * of a collective have the same offset in all arenas, which a symmetric window needs. */
+/* Returns true if all members of this rank's group run the same program. A symmetric window needs
+ * this: the buffers of a collective must have the same offset in the arenas of all members. */
 static bool are_alike(const Cuda *c, const CudaComm *comm)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -221,8 +221,8 @@ static void *abort_all(void *self)
     return NULL;
 }
 
-/* Waits until `until` for the device to stop running the aborted work. Returns false if the device
- * still runs it then. A lost device never becomes idle. */
+/* Waits for the device to stop running the aborted work. Returns false if the device still runs it
+ * at the time `until`. A lost device never becomes idle. */
 static bool is_idle(Cuda *c, double until)
 {
     const struct timespec pause = {0, 1000000};
@@ -341,8 +341,8 @@ static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t st
 #endif
 }
 
-/* Sends strip 0 of this rank's input to the next member, and strip 1 to the previous one. A rank
- * without a neighbour gets a strip of zeros. */
+/* The input consists of two strips that the neighbours of this rank need. Sends strip 0 to the next
+ * member, and strip 1 to the previous one. A rank without a neighbour gets a strip of zeros. */
 static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     const uint64_t strip = comm->in_bytes / 2;

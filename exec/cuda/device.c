@@ -10,8 +10,8 @@
 
 enum { OLDEST_CAPABILITY = 80 };
 
-/* Chooses the number of the device: the local rank's number, unless the user has asked for another
- * one. The number is 0 if CUDA shows only one device, or if ranks share a device. */
+/* Chooses the index of the device. It is the index of this rank on its machine, unless the user has
+ * asked for another device. It is 0 if CUDA shows only one device, or if ranks share a device. */
 static bool choose_number(Cuda *c, int n)
 {
     if (c->own.device > 0) {
@@ -54,9 +54,9 @@ static void share_device(const Cuda *c)
  * user has set is not changed. Streams in the same hardware queue wait for each other, even where
  * the plan lets them run at the same time. There are only 8 queues unless
  * CUDA_DEVICE_MAX_CONNECTIONS requests more. If there are several ranks, NCCL is told to make its
- * connections at the start. Otherwise, the first use of a collective makes the issuing thread wait
- * for the issuing threads of other ranks, which may be waiting in another collective. (The
- * connections for messages are made when comm.c warms up.) */
+ * connections at the start. Without this setting, the first use of a collective makes the issuing
+ * thread wait for the issuing threads of other ranks, which may be waiting in another collective.
+ * (The connections for messages are made when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;

@@ -1,5 +1,6 @@
-/* Runs steps as CUDA graphs: the streams are captured while a segment is issued. A traced step has
- * its own graphs, which contain events. */
+/* Runs steps as CUDA graphs. A segment is the part of a step that becomes one graph (order.h). The
+ * streams are captured while a segment is issued. A traced step has its own graphs, which contain
+ * events. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +54,7 @@ bool graph_launch(Cuda *c, uint32_t segment)
     const Segment *s = &c->launches.order.segment[segment];
     cudaStream_t main = c->streams.of[STREAM_compute];
     uint32_t owner = c->launches.traced ? segment : s->same;
-    /* tells the watching code which segment is running, because several segments may use the
-     * graph */
+    /* several segments may use one graph, so tell the watching code which of them is running */
     if (!CHECK_CUDA(c, cudaMemcpyAsync,
                     (&c->watch.unfinished[STREAM_none], &c->watch.numbers[segment],
                      sizeof c->watch.unfinished[0], cudaMemcpyDeviceToHost, main)))

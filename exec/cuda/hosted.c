@@ -35,16 +35,17 @@ typedef struct HostedStart {
 
 struct Hosted {
     Cuda *cuda;
-    Process process;    /* the state of the CPU backend; it runs only communications, and its memory
-                           is pinned host memory */
-    char *pinned;       /* memory for inputs and outputs; the communications of a stream use it one
-                           after the other */
-    uint32_t *words;    /* pinned, [2, n_starts]: requests of the streams, answers of the thread */
-    Pc *order;          /* numbers of all communications: those of the first stream in the order of
-                           issue, then those of the next stream */
+    Process process; /* the state of the CPU backend; it runs only communications, and its memory
+                        is pinned host memory */
+    char *pinned;    /* memory for inputs and outputs; the communications of a stream use it one
+                        after the other */
+    uint32_t *words; /* pinned, [2, n_starts]; row 0: requests of the streams; row 1: answers of the
+                        thread */
+    Pc *order; /* all communications: those of the first stream in the order of issue, then those of
+                  the next stream */
     HostedStart *start; /* groups of communications that start together, in the order of `order` */
     uint32_t n_starts;
-    uint32_t *start_of; /* [pc]: number of the entry in `start` */
+    uint32_t *start_of; /* for each instruction, the index of its entry in `start` */
     uint32_t first[STREAM_COUNT + 1];
     PFN_cuStreamWaitValue32_v11070 wait_value;
     pthread_t thread;
@@ -53,9 +54,9 @@ struct Hosted {
 };
 
 /* Each word has only one writer. The stream writes its request, and withdraws it after it has seen
- * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word,
- * because a copy may write a word several times (memmove of the C library writes four bytes twice).
- * The request could appear again after it was cleared. */
+ * the answer. Then the thread withdraws the answer. A reader must not clear the other side's word.
+ * A copy may write a word several times (memmove of the C library writes four bytes twice), so a
+ * cleared request could appear again. */
 static uint32_t *asked(const Hosted *h, uint32_t k)
 {
     return &h->words[k];

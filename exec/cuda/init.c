@@ -1,7 +1,7 @@
 /* Makes the initial values of weights and optimizer states on the device. On the host, billions of
  * weights would take minutes and much memory. The host still initialises a buffer in four cases:
  * the buffer lies in host memory, the kernel cannot write its dtype, its elements are stored in
- * another order (Tensor.order), or it has too many runs. */
+ * another order (Tensor.order), or it has too many runs (contiguous pieces). */
 #include "kernels/cuda/init.h"
 
 #include "exec/cuda/private.h"

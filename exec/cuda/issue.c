@@ -93,8 +93,9 @@ bool issue_open(Cuda *c)
 }
 
 /* Returns which outputs (bit j: output j) of the instruction at position `at` are only used within
- * its chain. The chain has n instructions from position `first` on. A single access from outside of
- * the chain is enough to keep an output, even an access through a view. */
+ * its chain. A chain is a sequence of instructions that run as one kernel; this one has n
+ * instructions from position `first` on. A single access from outside of the chain is enough to
+ * keep an output, even an access through a view. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
     const Program *p = c->state.info->p;
@@ -382,8 +383,8 @@ static bool issue_comms(Cuda *c, const IssuedLaunch *l)
     return fine;
 }
 
-/* largest number of instructions between two publications of a stream's position, each of which
- * copies 4 bytes */
+/* largest number of instructions after which a stream publishes its position again; this copies 4
+ * bytes */
 enum { MARK_EVERY = 64 };
 
 static bool issue_launch(Cuda *c, const IssuedLaunch *l, const Segment *s, bool captures)

@@ -22,7 +22,8 @@ typedef enum CudaVia { CUDA_VIA_nccl, CUDA_VIA_host } CudaVia;
 /* For each field, zero is the default. */
 typedef struct CudaOptions {
     CudaGraphs graphs;
-    uint32_t device; /* 1 + number of the device; 0: the device with the local rank's number */
+    uint32_t device; /* 1 + index of the device; 0: the device whose index is that of this rank on
+                        its machine */
     /* several ranks use one GPU; NCCL is told that they are on different hosts */
     bool share_device;
     CudaVia via;           /* CUDA_VIA_host: communications go through the host and MPI instead of

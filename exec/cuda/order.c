@@ -1,8 +1,8 @@
 /* Makes the order of issue. In it, each instruction comes after all instructions that it waits for,
- * and communications that start together are neighbours. This is needed because an event must be
- * recorded before another stream can wait for it. The order of instruction numbers does not
- * guarantee it. Some communications start together in a group. A later one may wait for an
- * instruction whose number is larger than that of the first one. */
+ * and communications that start together are neighbours. An event must be recorded before another
+ * stream can wait for it. The order of instruction numbers is not enough for this. Some
+ * communications start together in a group, and a later one of them may wait for an instruction
+ * whose number is larger than that of the first one. */
 #include "exec/cuda/order.h"
 
 #include <assert.h>
@@ -120,7 +120,8 @@ static bool same_comm(const Comm *a, const Comm *b)
 
 static bool same_args(const KernelArgs *a, const KernelArgs *b)
 {
-    /* random draws depend on the micro-batch, whose number is part of a graph */
+    /* random draws depend on the index of the micro-batch, and a graph contains this index as a
+     * constant */
     if (a->attrs.drop > 0 && a->microbatch != b->microbatch) return false;
     return a->n_in == b->n_in && a->n_args == b->n_args && a->rows == b->rows &&
            memcmp(a->ptr, b->ptr, a->n_args * sizeof a->ptr[0]) == 0 &&

@@ -8,8 +8,8 @@
 /* A segment: instructions first to first + n - 1 of the order. */
 typedef struct Segment {
     uint32_t first, n;
-    /* number of an earlier segment that differs only in its micro-batch; the segment's own number
-     * if there is none */
+    /* index of an earlier segment that differs only in its micro-batch; the segment's own index if
+     * there is none */
     uint32_t same;
     bool shared; /* true: some other segment has this segment as its `same`, and uses its graph */
 } Segment;

@@ -37,7 +37,7 @@ typedef struct CudaComm {
     bool has_window;
 } CudaComm;
 
-/* The data of one micro-batch, for one batch instruction. */
+/* The data of one micro-batch, for one instruction that reads a batch. */
 typedef struct Staged {
     Pc pc;
     KernelArgs host; /* arguments of the CPU kernel, which writes the data to `back` */
@@ -87,15 +87,15 @@ typedef struct CudaWatch {
     unsigned char *here; /* [n_ranks]: scratch memory of exchanges */
     bool dead;           /* communicators are broken and can only be aborted */
     bool closing;        /* all steps are over, so other ranks may end before this one */
-    /* even the calls that abort communicators did not return, so nothing may wait for the device
-     * any more */
+    /* a kernel did not end, or the calls that abort communicators did not return; nothing may wait
+     * for the device any more */
     bool stuck;
     _Atomic bool aborted;
     double last_progress_s;
     /* Pinned memory, which the streams write as they run. unfinished [STREAM_COUNT]: first
      * instruction of each stream that has not ended; 0: all have ended. unfinished[STREAM_none] is
-     * the number of the running segment. begun [STREAM_COUNT]: the last communication of each
-     * stream that has begun. */
+     * the index of the running segment. begun [STREAM_COUNT]: the last communication of each stream
+     * that has begun. */
     uint32_t *unfinished, *begun;
     uint32_t *numbers; /* [n_instr + 1] in device memory: the numbers 0, 1, 2, ..., which streams
                           copy to `unfinished` and `begun` */
@@ -145,7 +145,7 @@ typedef struct CudaComms {
     ncclComm_t world;
     CudaComm *of; /* [n_comms]: the communicators of the plan */
     uint32_t n_comms;
-    uint32_t *comm_of;     /* [pc]: number of the communicator that instruction pc uses */
+    uint32_t *comm_of;     /* [pc]: index in `of` of the communicator that instruction pc uses */
     int32_t *counts;       /* pinned memory for the tables of counts of an uneven exchange; NULL:
                               there is no such exchange */
     struct Hosted *hosted; /* communications through the host; NULL: communications go through
@@ -160,8 +160,8 @@ typedef struct CudaLaunches {
     uint32_t *unread; /* [pc]: CudaChainPart.unread of instruction pc */
     Staged *staged;
     uint32_t n_staged;
-    uint32_t *staged_of; /* [pc]: 1 + number of the entry in `staged`; 0: pc is no batch
-                            instruction */
+    /* [pc]: 1 + index of the entry in `staged`; 0: instruction pc reads no batch */
+    uint32_t *staged_of;
     int64_t next_filled; /* step whose data `back` holds; -1: none */
     /* [segment]: the captured graph; NULL: not captured, or the segment uses the graph of an
      * earlier one */

@@ -1,7 +1,8 @@
 /* Writes the position of this rank to its own file (--record FOLDER). The file remains if the run
  * is killed, and it also works for runs on several machines. Each line names its rank, so that one
- * can join the files of all ranks and search them for a match number. Both threads of a rank may
- * write the file, but only while the other one waits. Each write is a single call. */
+ * can join the files of all ranks and search them for a match number, which is the same for all
+ * members of a communication. Both threads of a rank may write the file, but only while the other
+ * one waits. Each write is a single call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-/* Brings the data of micro-batches from the host to the device. For each batch instruction there is
- * pinned memory with the data of this step. While the device works, the host fills ordinary memory
- * with the data of the next step. If several micro-batches use one graph, the data are first copied
- * to a slot on the device, and the instruction copies from this slot. */
+/* Brings the data of micro-batches from the host to the device. For each instruction that reads a
+ * batch, there is pinned memory with the data of this step. While the device works, the host fills
+ * ordinary memory with the data of the next step. If several micro-batches use one graph, the data
+ * are first copied to a slot on the device, and the instruction copies from this slot. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -59,8 +59,8 @@ static bool read_counts(Cuda *c, const Comm *comm, Comm *host, cudaStream_t stre
     return CHECK_CUDA(c, cudaStreamSynchronize, (stream));
 }
 
-/* Where the rows of one exchange lie. On the samples' side, rows are ordered by expert. On the
- * experts' side, the rows of each expert are ordered by rank. */
+/* The memory with the rows of one exchange. On the samples' side, rows are ordered by expert. On
+ * the experts' side, the rows of each expert are ordered by rank. */
 typedef struct Sides {
     Comm host;
     bool there; /* true: rows go to the experts; false: they go back */

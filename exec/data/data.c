@@ -1,5 +1,5 @@
 /* Data sources of tokens: the bytes of a text file, or random tokens. A sample depends only on its
- * global number, so it is the same for every way of splitting the batch. */
+ * global index, so it is the same for every way of splitting the batch. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ enum {
     STREAM_LENGTH = 5
 };
 
-/* Returns the number of a stream of random numbers: for one use, step and micro-batch. */
+/* Returns the id of the stream of random numbers for one use, step and micro-batch. */
 static uint64_t stream_of(uint64_t use, int64_t step, uint32_t microbatch)
 {
     assert(microbatch < 1u << 24);

@@ -1,5 +1,5 @@
 /* Data sources of fields: a file, a wave that travels eastward, and noise. A sample depends only on
- * its global number. */
+ * its global index. */
 #include "exec/data/data_field.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@
 
 enum { STREAM_TIME = 6, STREAM_NOISE = 7, WAVE_TIMES = 1 << 12, WAVE_PERIOD = 24 };
 
-/* Returns the number of a stream of random numbers. Each use, step and micro-batch has its own
- * stream. */
+/* Returns the id of a stream of random numbers. Each use, step and micro-batch has its own stream.
+ */
 static uint64_t stream_of(uint64_t use, const FieldLine *f)
 {
     return use << 60 ^ (uint64_t)f->step << 24 ^ f->microbatch;

@@ -31,7 +31,7 @@ static const double slack_s = 3;
 /* MPI_Finalize waits for all ranks. If a rank has been gone for this many seconds while others
  * remain, it cannot have reached MPI_Finalize. */
 static const double leave_s = 10;
-/* Longest time in seconds between the first rank and the last rank that opens its backend. */
+/* Longest time in seconds between the start of the first rank and that of the last rank. */
 static const double start_s = 60;
 
 static const Loc nowhere = {NULL, 0};
@@ -162,10 +162,11 @@ typedef struct Watch {
     int signal;      /* signal that this process has received and passed on; 0: none */
     bool is_dead_known;
     Str dead; /* such as "rank 2 (pid 123, step 7) died" */
-    /* lost_s: last time at which no rank had disappeared with an open backend; left_s: at which no
-     * rank, or every rank, had ended; came_s: at which no rank, or every rank, had started */
+    /* lost_s: last time at which no rank had disappeared with an open backend. left_s: last time at
+     * which no rank, or every rank, had ended. came_s: last time at which no rank, or every rank,
+     * had started */
     double lost_s, left_s, came_s;
-    uint64_t count;    /* number of finished instructions of all ranks together */
+    uint64_t count;    /* sum of StatusSlot.count over all ranks */
     double progress_s; /* time at which `count` last changed */
     /* time at which the run was found to have failed; 0: it has not failed */
     double verdict_s;
@@ -174,7 +175,7 @@ typedef struct Watch {
     /* last time at which no rank was stopped; time of the last check. A long time between two
      * checks means that this process was stopped, too. */
     double running_s, look_s;
-    uint32_t stopped;      /* 1 + number of a rank that a signal has stopped; 0: none */
+    uint32_t stopped;      /* 1 + a rank that a signal has stopped; 0: none */
     uint32_t stopped_step; /* its step, noted early because mpirun lets the rank continue before it
                               ends the rank */
 } Watch;

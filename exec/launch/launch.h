@@ -8,9 +8,8 @@
 
 #define LAUNCH_TCP "tcp" /* the flavour if torchrun or srun has started the ranks without MPI */
 
-/* Returns true if mpirun, srun or torchrun has started this process. Sets the number of ranks, the
- * number of this rank, and the flavour: "openmpi", "mpich" or LAUNCH_TCP. Each pointer may be
- * NULL. */
+/* Returns true if mpirun, srun or torchrun has started this process. Sets *n_ranks, *rank (of this
+ * process), and *flavour: "openmpi", "mpich" or LAUNCH_TCP. Each pointer may be NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
 /* Must be the first call in `main`. In a rank that exec_launch has started, it forks. The child

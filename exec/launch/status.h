@@ -27,7 +27,8 @@ typedef struct StatusSlot {
     _Atomic uint32_t death;
     _Atomic int32_t wait_status; /* how the rank ended, in the form that waitpid returns */
     _Atomic uint32_t state, step;
-    _Atomic uint64_t count;                    /* number of finished instructions */
+    /* grows when instructions finish; with mpi, by one for each instruction */
+    _Atomic uint64_t count;
     _Atomic uint32_t unfinished[STREAM_COUNT]; /* [stream]: first instruction that has not
                                                   finished */
 } StatusSlot;

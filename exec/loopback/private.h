@@ -41,7 +41,7 @@ typedef struct Loopback {
     Member *members;
     LoopbackMeeting *meetings;
     uint32_t n_meetings;
-    uint32_t **meeting_of; /* [rank][pc]: number of the instruction's communication */
+    uint32_t **meeting_of; /* [rank][pc]: index in `meetings` of the instruction's communication */
     bool **finished;       /* [rank][pc]: the instruction has finished in this step */
     LegalStep *ready;      /* the events that may happen next; the seed chooses one of them */
     uint32_t n_ready, room;

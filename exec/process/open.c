@@ -14,7 +14,7 @@
 
 typedef struct ProcessGroups {
     GroupKeys keys;
-    int *index; /* [key]: number of the group in the transport */
+    int *index; /* [key]: the transport's number for the group */
 } ProcessGroups;
 
 static bool make_groups(Process *p, ProcessGroups *groups, Diag *d)
@@ -116,8 +116,8 @@ static void order_streams(Process *p)
     p->next = arena_array(p->arena, (size_t)n + 1, sizeof *p->next);
 }
 
-/* Returns true if `fine` is true on all ranks. Groups are created by all ranks together, so no rank
- * may begin with that if another one has failed. */
+/* Returns true if `fine` is true on all ranks. All ranks create the groups together, so no rank may
+ * begin to create them if another rank has failed. */
 static bool all_are_fine(Backend *self, bool fine, Diag *d)
 {
     Process *p = self->state;

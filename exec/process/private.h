@@ -36,10 +36,11 @@ typedef struct PreparedTransfer {
     TransferMethod method;
     /* n: number of elements, of `bytes` bytes each, in this rank's input or in one block */
     int group, n, bytes;
-    /* [members] in elements: sizes and offsets of the members' blocks, or of the data that this
-     * rank sends to each member */
+    /* for each member, in elements: size and offset of its block, or of the data that this rank
+     * sends to it */
     int *counts, *displs;
-    /* [members] in elements: sizes and offsets of the data that arrive in the staging memory */
+    /* for each member, in elements: size and offset of the data that arrive from it in the staging
+     * memory */
     int *in_counts, *in_displs;
     char *staging;
     const void **part; /* [members]: where each member's input lies in the staging memory, in the

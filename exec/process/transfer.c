@@ -80,7 +80,7 @@ static void rotate(Process *p, PreparedTransfer *w)
 }
 
 /* Prepares a halo exchange. Strip 0 of each member goes to the next member, and strip 1 to the
- * previous one. If two members wrap around, both strips go to the same peer and come from it. */
+ * previous one. If two members form a ring, both strips go to the same peer and come from it. */
 static void cut_strips(Process *p, PreparedTransfer *w, int strip)
 {
     const uint32_t n = w->comm->n_members, me = w->comm->part;
@@ -221,7 +221,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
 {
     const Transport *t = p->transport;
     const Comm *c = w->comm;
-    /* where this rank's elements lie in a gathered output */
+    /* the place of this rank's elements in a gathered output */
     const char *own = c->out + (size_t)c->part * c->in_bytes;
     TransportRequest *r = &w->request;
     bool fine = true, is_max = c->reduce == REDUCE_max;

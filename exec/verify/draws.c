@@ -19,12 +19,13 @@
  *   S <= CLEARED                 the quantity is cleared, after two draws at the earliest
  *   neither, after ROUNDING_DRAWS draws: the quantity passes
  *
- * A legal plan is refused in at most ROUNDING_ALARM of the verifications. Its exp(S) begins at 1,
- * and the mean never grows (a supermartingale). By Ville's inequality the chance that exp(S) ever
- * reaches n / ROUNDING_ALARM is at most ROUNDING_ALARM / n for each of the n quantities, wherever
- * the draws stop. The chances add up to at most ROUNDING_ALARM, even if quantities depend on each
- * other. A quantity with p = LIKELY_WRONG is nevertheless cleared in about exp(CLEARED), or 3 %, of
- * the verifications (Wald's approximation).
+ * A legal plan is refused in at most ROUNDING_ALARM of the verifications. For each of its
+ * quantities, exp(S) begins at 1, and the expected value of exp(S) never grows (a supermartingale).
+ * By Ville's inequality the chance that exp(S) ever reaches n / ROUNDING_ALARM is at most
+ * ROUNDING_ALARM / n for each of the n quantities, wherever the draws stop. The chances add up to
+ * at most ROUNDING_ALARM, even if quantities depend on each other. A quantity with p = LIKELY_WRONG
+ * is nevertheless cleared in about exp(CLEARED), or 3 %, of the verifications (Wald's
+ * approximation).
  *
  * Rounding alone never moves a quantity far beyond its bound. A quantity that is not a number, or
  * beyond GROSS times its bound, is wrong at once. */

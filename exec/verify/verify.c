@@ -14,7 +14,7 @@
 typedef struct Compare {
     const Side *side;
     Whole *whole; /* [tensor of the reference's graph] */
-    /* [tensor of the plan's graph]: number of the same tensor in the reference's graph */
+    /* [tensor of the plan's graph]: the same tensor in the reference's graph */
     const TensorId *twin;
     const void *at; /* memory of the buffer that is being compared */
     DType dtype;

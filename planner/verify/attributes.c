@@ -1,6 +1,6 @@
-/* Checks the attributes that follow from the rest of the plan, but on which no value of a proof
- * depends. attrs.def says which attributes these are. The proofs of values compare the attributes
- * of an instruction with those of its graph node. */
+/* Checks the attributes that follow from the rest of the plan, if no value of a proof depends on
+ * them. attrs.def says which attributes these are. The proofs of values compare the attributes of
+ * an instruction with those of its graph node. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,8 +16,8 @@ static bool both_have(OpKind a, OpKind b, uint32_t attr)
     return op_attr_bounds(a, attr, &ignored) && op_attr_bounds(b, attr, &ignored);
 }
 
-/* Reports each attribute that both nodes have, but with another value. `of` is the node from which
- * node `id` takes its attributes. */
+/* Reports each attribute that both nodes have, but with different values. `of` is the node from
+ * which node `id` takes its attributes. */
 static void check_equal(Verifier *v, NodeId id, NodeId of)
 {
     const Node *n = &v->g->nodes.at[id], *from = &v->g->nodes.at[of];
@@ -83,8 +83,8 @@ static void check_nodes(Verifier *v)
 
 /* ---- registered memory ---- */
 
-/* Returns [unit]: true if the unit uses memory in turn with other units. Sets *stay if this memory
- * holds only gradients. The weights of all units then stay gathered. */
+/* Returns, for each unit, true if it uses memory in turn with other units. Sets *stay if this
+ * memory holds only gradients. The weights of all units then stay gathered. */
 static bool *find_in_turn(Verifier *v, bool *stay)
 {
     const Program *p = v->p;

@@ -131,9 +131,9 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 /* ---- replay ---- */
 
 typedef struct StreamFront { /* the next instructions of one stream of one rank */
-    Pc first, next;          /* [first, next): the next launch group of the stream that has not
-                                finished */
-    uint32_t open;           /* the number of its members that have not finished */
+    Pc first, next; /* [first, next): the first launch group of the stream that has not finished:
+                       one instruction, or communications that start together */
+    uint32_t open;  /* the number of its members that have not finished */
     bool issued;
 } StreamFront;
 typedef struct Player {
@@ -224,8 +224,8 @@ static void arrive(DeadlockReplay *r, uint32_t player, Pc pc)
         if (other == UINT32_MAX)
             return; /* the instruction never finishes, which is reported
                        later */
-        /* the other rank runs the same program; on an axis without wrap-around the last rank has no
-         * peer, so such a message is not replayed */
+        /* all ranks along this axis run the same program, but the last one has no peer; so the
+         * message never finishes, which is reported later */
         if (!(in->axes & r->varying)) return;
         size = 2;
         group = in->op == OP_send ? at->rank : other;
@@ -428,8 +428,8 @@ static void report_stuck(DeadlockReplay *r)
     }
 }
 
-/* Returns an array [pc] with the next pc on the same stream. After the array's last pc follow the
- * first pcs of all streams. */
+/* Returns an array [pc] with the next pc on the same stream. The first pcs of all streams are
+ * stored behind the entry of the last pc. */
 static Pc *link_streams(Verifier *v, const Program *p)
 {
     Pc *next = arena_array(v->arena, (size_t)p->code.n + STREAM_COUNT, sizeof *next);

@@ -100,10 +100,10 @@ static bool reads(const Graph *g, const Node *n, TensorId t)
     return false;
 }
 
-/* For a backward op that no row lists: true if the node belongs to forward node `of`. There are
- * three cases. (1) The node reads the output of a node that belongs to `of`. (2) It computes
- * gradients, all of them of inputs of `of`. (3) It computes no gradient, and reads an input or
- * output of `of`. An 8-bit form of an input counts as the input. */
+/* For a backward op that no row of ops.def lists: true if the node belongs to forward node `of`.
+ * There are three cases. (1) The node reads the output of a node that belongs to `of`. (2) It
+ * computes gradients, all of them of inputs of `of`. (3) It computes no gradient, and reads an
+ * input or output of `of`. An 8-bit form of an input counts as the input. */
 static bool is_backward_of(const Graph *g, const Node *n, const Node *of)
 {
     bool makes = false, foreign = false, touches = false;
@@ -321,7 +321,7 @@ static void check_args(Verifier *v, Pc pc, const Node *n)
     const Instr *in = &v->p->code.at[pc];
     UnitId unit = 0;
     bool room = false;
-    /* the largest magnitudes of weights, which lie together for several units */
+    /* the buffer holds the largest magnitudes of the weights of several units */
     const bool has_maxima = (op_info(in->op)->flags & OP_RANGE) != 0;
     /* the buffer holds a rank's part of weights, or of a gradient */
     const bool is_part = in->op == OP_slice || (in->op == OP_pass && in->origin);

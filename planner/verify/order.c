@@ -1,7 +1,7 @@
-/* Finds which instructions have finished before others start, by vector clocks. Then it finds
- * races: if two instructions use the same bytes and one of them writes, one must have finished
- * before the other starts. For each range of bytes, the last writer and the last readers are
- * stored. */
+/* Finds which instructions have finished before others start, by vector clocks (private.h explains
+ * the clocks and their lanes). Then it finds races: if two instructions use the same bytes and one
+ * of them writes, one must have finished before the other starts. For each range of bytes, the last
+ * writer and the last readers are stored. */
 #include <assert.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* Checks the structure of a plan: mesh, deals, shapes, graph and units. Other proofs rely on it,
- * even if the text of the plan was damaged. */
+/* Checks the structure of a plan: mesh, deals, shapes, graph and units. (A deal says which indices
+ * of a dimension each part holds.) Other proofs rely on it, even if the text of the plan was
+ * damaged. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
 #include "planner/ir/plan.h"
 
 enum {
-    VERIFY_structure = 1, /* indices, counts, bounds and dtypes are right; arguments and streams
-                           * are those that the ops' rows allow. Always runs first */
+    VERIFY_structure = 1, /* indices, counts, bounds and dtypes are right; arguments and streams are
+                             those that the rows of ops.def allow. Always runs first */
     VERIFY_layouts =
         2, /* every instruction computes the graph's value; no PARTIAL value is read as whole */
     VERIFY_scale = 4, /* every parameter's gradient is divided by the global tokens exactly once;
@@ -32,10 +32,10 @@ enum {
 };
 /* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
  * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
- * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-redundant") with
- * its instruction (program, pc, op, origin's script:line). For deadlocks it also names the ranks
- * and the instruction for which each rank waits. Faults are FAULT_internal (our own passes made the
- * plan) or, with `user_plan`, FAULT_input.
+ * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-segments",
+ * "verify-tiles", "verify-redundant") with its instruction (program, pc, op, origin's script:line).
+ * For deadlocks it also names the ranks and the instruction for which each rank waits. Faults are
+ * FAULT_internal (our own passes made the plan) or, with `user_plan`, FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
 /* verify_fit compares the peak bytes of each program with the memory of a device. It also compares

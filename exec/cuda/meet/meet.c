@@ -81,9 +81,9 @@ static void mpi_close(Meet *m)
     o->transport->close(o->mpi);
 }
 
-/* ---- choosing among them ---- */
+/* ---- choosing one of these ways ---- */
 
-/* Reads the number of this process among the processes of its machine from an environment variable
+/* Reads the index of this process among the processes of its machine from an environment variable
  * of the launcher. Returns false if no such variable is set. */
 static bool local_rank(uint32_t *number)
 {

@@ -10,9 +10,9 @@ enum { MEET_WHY = 512 };
 
 typedef struct Meet {
     uint32_t rank, n_ranks;
-    uint32_t local_rank; /* number of this rank among the ranks of its machine, as the launcher gave
-                            it */
-    bool knows_local;    /* false: the launcher did not give local_rank, which is then 0 */
+    /* index of this rank among the ranks of its machine, as the launcher gave it */
+    uint32_t local_rank;
+    bool knows_local; /* false: the launcher did not give local_rank, which is then 0 */
     /* Gathers `mine` of every rank into `all` [n_ranks, bytes]. All ranks must call this function
      * in the same order. Returns false with the reason in `why` after timeout_s seconds, or if a
      * rank has ended. */

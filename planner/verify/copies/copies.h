@@ -5,8 +5,8 @@
  * The argument. Say that blocks 1 to n follow each other, and that each block is a copy of the
  * block before it. All references to nodes, tensors, units, instructions and buffers move on by one
  * block. `reach` is the largest distance, in blocks, of any of these references. The shorter plan
- * has 2 * reach + 1 of these blocks, so the middle one has all its neighbours within reach. An item
- * outside the equal blocks refers to none of them, except that a neighbouring block may do so
+ * has 2 * reach + 1 of these blocks, so the middle one has all its neighbours within reach. Of the
+ * items outside the equal blocks, only those of neighbouring blocks refer to equal blocks, and only
  * within reach. So nothing outside refers to the middle block or to a block that was left out. A
  * block that was left out therefore has the same surroundings as the middle one, with other
  * numbers. No proof depends on numbers, so a proof that accepts the middle block also accepts the
@@ -16,9 +16,9 @@
  * cannot carry a wrong value on, because its inputs must be those of the node. Copies and
  * communications could carry it, in a buffer that all blocks use, or through a row of buffers, one
  * in each block. travel.c therefore follows each value through the shorter plan, from the tensor
- * that it is to each instruction of the equal blocks that reads it. If one of these paths is longer
- * than `reach`, there is no shorter plan. Otherwise a block that was left out gets its values in
- * the same way as the middle one.
+ * whose value it is to each instruction of the equal blocks that reads it. If one of these paths is
+ * longer than `reach`, there is no shorter plan. Otherwise a block that was left out gets its
+ * values in the same way as the middle one.
  *
  * Some properties depend on the numbers, or on all blocks together: the order of instructions, the
  * places of buffers, names, and sums over all tensors. verify.c proves them on the whole plan. In
@@ -61,7 +61,8 @@ bool copies_in_range(const Plan *plan);
 bool copies_find(BlockCopies *b);
 
 /* ---- same.c ---- */
-/* Finds the counterparts of tensors, units and buffers, and compares each block with the next. */
+/* Finds the counterparts (`up` and `down`) of tensors, units and buffers, and compares each block
+ * with the next. */
 void copies_compare(BlockCopies *b);
 
 /* ---- outside.c ---- */

@@ -1,6 +1,7 @@
-/* Finds the counterparts of tensors, units and buffers, and compares each block with the next. Two
- * items are compared byte by byte, so a new field cannot be forgotten. Only fields that name other
- * items are left out, and these items are compared as counterparts. */
+/* Finds the counterparts of tensors, units and buffers, and compares each block with the next. The
+ * counterpart of an item is the same item in the next block. Two items are compared byte by byte,
+ * so a new field cannot be forgotten. Only the fields that set_masks() lists are left out. Some of
+ * them name other items, which must be counterparts of each other. */
 #include <string.h>
 
 #include "planner/ir/init.h"

@@ -140,7 +140,7 @@ static void shorten_graph(Shorter *s, Graph *to)
     to->info.n_params = to->info.n_params_no_embedding = 0; /* not stated */
 }
 
-/* Gives each root bytes of its own. */
+/* Gives each root, a buffer that is no part of another one, bytes of its own. */
 static void add_buffers(Shorter *s, Program *to)
 {
     enum { ALIGN = 256 };

@@ -6,7 +6,8 @@
 #include "planner/verify/copies/copies.h"
 #include "planner/verify/kinds.h"
 
-/* What one write put into a range of bytes, or what was there when the step began. */
+/* A version: the value that one write put into a range of bytes, or that was there when the step
+ * began. */
 typedef struct ValueVersion {
     uint32_t block; /* the block that wrote it; 0: none */
     uint32_t like;  /* its counterpart: the version that the same instruction writes in the middle
@@ -53,7 +54,8 @@ static void widen(ValueVersion *v, uint32_t low, uint32_t high)
 
 /* ---- bytes ---- */
 
-/* Finds the root and the bytes of a buffer. */
+/* Finds the root of a buffer, which is the buffer that contains it or the buffer itself, and its
+ * bytes in the root. */
 static BufferId bytes_of(const Program *p, BufferId b, uint64_t *lo, uint64_t *hi)
 {
     uint64_t at;

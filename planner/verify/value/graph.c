@@ -12,7 +12,7 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Hashes the attributes that affect a value. Left out are attributes that only say how the work is
+/* Hashes the attributes that affect a value. Leaves out attributes that only say how the work is
  * divided: which part an instruction computes, and whether it adds to its output. */
 static void hash_attrs(Verifier *v)
 {
@@ -20,7 +20,8 @@ static void hash_attrs(Verifier *v)
     for (AttrsId i = 0; i < v->g->attrs.n; i++) {
         Attrs a = v->g->attrs.at[i];
         a.parts = a.dim = a.accumulate = a.reduce = 0;
-        if (a.rows == 0) a.lo = a.hi = 0; /* with rows they are pairs of a rotation, not a range */
+        if (a.rows == 0)
+            a.lo = a.hi = 0; /* if `rows` is set, lo and hi are pairs of a rotation, not a range */
         v->attrs_key[i] = hash_bytes(&a, sizeof a).lo;
     }
 }

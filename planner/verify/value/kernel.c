@@ -85,8 +85,8 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
     }
 }
 
-/* Checks waits on kernels: an instruction outside a kernel may wait only for its last instruction,
- * because a kernel finishes as a whole. */
+/* Checks waits on kernels: an instruction outside a kernel may wait only for the last instruction
+ * of the kernel, because a kernel finishes as a whole. */
 static void check_waits(Verifier *v, const Pc *next)
 {
     const Program *p = v->p;

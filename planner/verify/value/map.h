@@ -1,5 +1,5 @@
-/* Stores a small payload for every byte of memory, addresses 0 to 2^64 - 1. Bytes behind each other
- * with one payload are one range. Reading or writing [lo, hi) first splits the ranges at lo and hi;
+/* Stores a small payload for every byte of memory, addresses 0 to 2^64 - 1. Consecutive bytes with
+ * the same payload are one range. Reading or writing [lo, hi) first splits the ranges at lo and hi;
  * writing then makes all of it one range. An access takes logarithmic time, amortised. */
 #ifndef TANDEM_VERIFY_MAP_H
 #define TANDEM_VERIFY_MAP_H
@@ -25,8 +25,8 @@ typedef struct RangeMap {
     LIST(RangeBlock *) blocks;
     LIST(uint64_t) starts; /* [block]: the address at which it begins; searched before blocks */
     LIST(RangeBlock *) spare;
-    /* [by hash of an address]: the range that began at the address at the last look-up. Ranges
-     * move, so each use compares the address again. */
+    /* For each hash of an address, the range that the last look-up of such an address found. Ranges
+     * move, so it is used only if it still begins at the address. */
     RangeAt *seen;
 } RangeMap;
 

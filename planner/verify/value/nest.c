@@ -1,5 +1,5 @@
 /* Compares two layouts by the global indices that each rank has: one must divide the parts of the
- * other, or one must be the other after its parts moved to other ranks. */
+ * other, or both must have the same parts on different ranks. */
 #include "planner/verify/value/value.h"
 
 enum {

@@ -140,7 +140,7 @@ static bool check_windows(const OpStep *s)
 }
 
 /* Checks the padding of a dimension that no axis splits. All arguments with this index must have
- * the same padding. The op must not read padding, unless zeros do not change its result. */
+ * the same padding. The op may read padding only if zeros do not change its result. */
 static bool check_padding(const OpStep *s, uint32_t arg, int d, WholeDeals *whole)
 {
     const Shape *at = value_shape_at(s->v, s->shape[arg]);
@@ -179,7 +179,8 @@ static bool check_deals(const OpStep *s)
                 axes[c] = split;
                 continue;
             }
-            /* for (hp), index h is split, so a rank must have whole pieces of p elements */
+            /* a dimension (hp) is split along index h, so a rank must have whole pieces of p
+             * elements */
             const int64_t pieces = s->b->size[c];
             if (!at->deal[d] && pieces && pieces < at->dim[d] &&
                 pieces % mesh_size(&s->v->plan->mesh, split))

@@ -1,8 +1,9 @@
 /* Checks fused projections with segments of different sizes. Their features are stored group by
  * group. Tensor.order says which features of a group belong to which segment; initial weights and
- * checkpoints depend on it. The ops that take a segment name its features in attributes. If the two
- * differ, a rank gets features of another segment, such as half of k instead of q. All ranks would
- * be wrong in the same way, so a comparison of ranks would not show it. */
+ * checkpoints depend on it. The ops that take a segment name its features in attributes. If this
+ * order and these attributes differ, a rank gets features of another segment, such as half of k
+ * instead of q. All ranks would be wrong in the same way, so a comparison of ranks would not show
+ * it. */
 #include "planner/verify/value/value.h"
 
 #define RULE "verify-segments"

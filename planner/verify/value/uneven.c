@@ -29,8 +29,8 @@ static bool is_rows(const Verifier *v, TensorId t)
     return at->n_dims >= ROWS_DIMS && deal_is_rows(&v->g->deals, at->deal[ROWS_DIMS - 1]);
 }
 
-/* Returns the input that holds the slots of tokens: an input of indices before the last input,
- * which holds the counts. Returns 0 if there is none. */
+/* Returns the input that holds the slots of tokens (the rows of the experts' buffers). It is an
+ * input of indices, but not the last input, which holds the counts. Returns 0 if there is none. */
 static TensorId slots_of(const Node *n)
 {
     for (uint32_t i = 0; i + 1 < n->n_in; i++)

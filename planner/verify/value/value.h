@@ -12,7 +12,7 @@
  *   segments.c fused projections
  *   nest.c     parts of parts, and parts that moved to another rank
  *   ring.c     attention with a part of the keys
- *   rows.c     convolutions in two parts
+ *   rows.c convolutions in parts
  *   halo.c     rows of neighbours, and the rows that windows read
  *   strides.c  contiguous rows exchanged for strided rows
  *   uneven.c   rows of experts and their counts
@@ -40,9 +40,9 @@ typedef struct Hop {
     uint32_t n, i; /* n: count of hops, one for each rank of the ring. i: index of this hop, from 0;
                       its keys come from the rank i places away */
 } Hop;
-/* Finds out from `shape`, the shapes of its arguments, which hop instruction pc computes. Then
- * replaces them by the shapes of the same attention with all keys. Reports an error and returns
- * false if the keys are not those of one rank of the ring. */
+/* Finds out which hop instruction pc computes. `shape` has the shapes of its arguments; they are
+ * replaced by the shapes of the same attention with all keys. Reports an error and returns false if
+ * the keys are not those of one rank of the ring. */
 bool value_hop(Verifier *v, Pc pc, uint32_t *shape, Hop *hop);
 /* Returns the value that hop i adds to output j. The sum over all hops is the value of the graph's
  * attention. */
@@ -53,15 +53,16 @@ Hash128 value_of_hop(const Verifier *v, Pc pc, const Hop *hop, uint32_t i, const
 bool value_merges(Verifier *v, Pc pc, const Hop *hop, const Val *in, const Val *old);
 
 /* ---- rows.c ---- */
-/* A convolution may run as two instructions: inner rows first, and border rows when the neighbours'
- * rows have arrived. This checks the shapes of either instruction. For the border, it replaces them
- * by the shapes of the whole convolution. Reports an error and returns false if they do not fit. */
+/* A convolution may run as several instructions: inner rows first (or their centre, then their
+ * sides), and border rows when the neighbours' rows have arrived. This checks the shapes of one of
+ * these instructions. For the border, it replaces them by the shapes of the whole convolution.
+ * Reports an error and returns false if they do not fit. */
 bool value_rows_part(Verifier *v, Pc pc, uint32_t *shape);
 /* Checks that `strips`, the rows from neighbours, have arrived and are rows of the same tensor as
  * `own`, the rank's rows. Returns false after a report. */
 bool value_takes_strips(Verifier *v, Pc pc, const Val *strips, const Val *own);
-/* Returns the value that one of the two instructions adds to output j. The sum of both is the value
- * of the graph's convolution. */
+/* Returns the value that one of these instructions adds to output j. The sum over all of them is
+ * the value of the graph's convolution. */
 Hash128 value_of_rows(Verifier *v, Pc pc, const Val *in, uint32_t j);
 /* True if the value consists of neighbours' rows along dimension d, and they have arrived. */
 bool value_is_received(const Val *val, int d);

@@ -73,7 +73,7 @@ const Val *value_known(const Verifier *v, Pc pc, BufferId b)
 }
 
 /* Lists are not remembered, because each reading of a list makes a list of its own, and the search
- * for redundant communications compares their numbers. */
+ * for redundant communications compares the indices of lists. */
 void value_remember(Verifier *v, Pc pc, BufferId b, const Val *val)
 {
     struct ValueCache *c = v->cache;
