@@ -13,7 +13,7 @@ typedef enum ArgumentKind {
     ARGUMENT_any      /* a real number or i32; the op only moves it */
 } ArgumentKind;
 
-/* Returns the kind of argument number `arg` of the op; inputs come before outputs. */
+/* Returns the kind of argument `arg` of the op; inputs come before outputs. */
 ArgumentKind kernel_argument(OpKind op, uint32_t arg);
 
 #endif

@@ -1,6 +1,6 @@
 /* Random numbers that kernels can compute again at any time. They are functions of the seed, the
- * step, the micro-batch, the site in the model and the element's number in the whole tensor. So
- * they do not depend on how tensors are split, on the order of execution or on recomputation. Four
+ * step, the micro-batch, the site in the model and the element's index in the whole tensor. So they
+ * do not depend on how tensors are split, on the order of execution or on recomputation. Four
  * neighbouring elements use one call of the generator (Philox). */
 #ifndef TANDEM_KERNELS_DRAW_H
 #define TANDEM_KERNELS_DRAW_H
@@ -13,8 +13,8 @@
 #define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
 #define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
 
-/* Returns the number of a stream of random numbers: for one use (`what`), step, part and site.
- * `part` is the number of a micro-batch; for the update it is 0. */
+/* Returns the id of the stream of random numbers for one use (`what`), step, part and site. `part`
+ * is the index of a micro-batch; for the update it is 0. */
 static inline uint64_t draw_stream(uint64_t what, int64_t step, uint32_t part, int64_t site)
 {
     assert(site >= 0 && site <= UINT32_MAX);

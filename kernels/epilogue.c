@@ -53,9 +53,9 @@ static bool takes_bias(const ChainValue *v, const EpiloguePart *part, const Prod
     return follows(v, part, OP_bias) && part->at[0] == v->at && part->elements[1] == p->n;
 }
 
-/* Returns true if `part` adds another tensor to the result so far; *other is its argument number.
- * The other tensor must not be the product's own output, because a bias may have overwritten it.
- * The sum must not overwrite memory that the product still reads. */
+/* Returns true if `part` adds another tensor to the result so far; *other is the index of that
+ * argument. The other tensor must not be the product's own output, because a bias may have
+ * overwritten it. The sum must not overwrite memory that the product still reads. */
 static bool takes_other(const ChainValue *v, const EpiloguePart *part, uint8_t *other)
 {
     if (!follows(v, part, OP_add) || part->at[0] == part->at[1]) return false;

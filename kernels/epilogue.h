@@ -43,7 +43,7 @@ typedef struct Epilogue {
     EpilogueArg bias;  /* bias with one number for each column of the output */
     EpilogueArg other; /* tensor that an `add` op adds to the result of the product */
     EpilogueArg input; /* input of GELU, which the gradient of GELU reads */
-    EpilogueArg sums;  /* where the sums of an operand over k go: the gradient of a bias */
+    EpilogueArg sums;  /* output for the sums of an operand over k: the gradient of a bias */
     EpilogueGelu gelu;
     bool sums_left; /* true: the left operand is summed, with one sum for each row of the output;
                        false: the right one */

@@ -11,15 +11,15 @@
 /* Names a part of one row of a sample's field. It has columns `column` to column + n - 1 of one
  * channel of the input field or of the target field. */
 typedef struct FieldLine {
-    int64_t step, sample; /* sample: global number of the sample in its micro-step */
+    int64_t step, sample; /* sample: global index of the sample in its micro-batch */
     uint32_t microbatch;
     bool is_target;
     int64_t channel, channels, row, rows, column, columns, n;
 } FieldLine;
 
 /* A source of micro-batches. `fill` writes the tokens and labels [n_samples, seq] of global samples
- * first_sample to first_sample + n_samples - 1, for micro-step `microbatch` of step `step`. It must
- * be a pure function of its arguments. */
+ * first_sample to first_sample + n_samples - 1, for micro-batch `microbatch` of step `step`. It
+ * must be a pure function of its arguments. */
 typedef struct DataSource {
     void *self;
     void (*fill)(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
@@ -32,7 +32,7 @@ typedef struct DataSource {
 /* Values that change from step to step. A program is static, so its instructions cannot contain
  * them. */
 typedef struct Control {
-    int64_t step; /* number of the step, from 0 */
+    int64_t step; /* index of the step, from 0 */
     double lr;
     const DataSource *data;
     uint64_t seed; /* seed of dropout */
@@ -44,9 +44,9 @@ typedef struct KernelArgs {
     uint32_t n_in, n_args;
     int64_t size['z' + 1];  /* size of each index in this rank's buffers; all ranks have buffers for
                                the largest part */
-    int64_t start['z' + 1]; /* global number of the first local element */
-    /* Global number of local element size/2. A rank's part may consist of two chunks of equal size
-     * (zigzag). Then element i has the global number start + i if i < size/2, otherwise second + (i
+    int64_t start['z' + 1]; /* global index of the first local element */
+    /* Global index of local element size/2. A rank's part may consist of two chunks of equal size
+     * (zigzag). Then element i has the global index start + i if i < size/2, otherwise second + (i
      * - size/2). For a single chunk, this is start + size/2. Only two indices may be in two chunks:
      * the tokens `s`, and the keys `T` of ops that read a part of the keys. */
     int64_t second['z' + 1];
@@ -62,8 +62,8 @@ typedef struct KernelArgs {
      *    place   in [outer, part_size, inner]         -> out [outer, middle, inner], else zero
      *    pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
      *    unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
-     * If attrs.chunks is 2, the dimension has 2 parts chunks of equal size, and part p of `parts`
-     * holds chunks p and 2 parts - 1 - p. parts * part_size may be larger than middle: elements
+     * If attrs.chunks is 2, the dimension has 2 * parts chunks of equal size, and part p of `parts`
+     * holds chunks p and 2 * parts - 1 - p. parts * part_size may be larger than middle: elements
      * beyond middle are zero in a part, and unpack drops them. copy uses only elements[0]. */
     int64_t outer, middle, inner, part_start, part_size;
     /* Ops halo_*: `middle` is the number of a rank's own rows, in a buffer without a halo.
@@ -118,7 +118,7 @@ typedef uint64_t (*WorkspaceBytes)(OpKind op, const DType *dtype, const int64_t 
 uint64_t kernel_cpu_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                               uint32_t n_args);
 /* Returns the initial value of one element of a tensor. The value depends only on the element's
- * row-major number in the whole (global) tensor, so every way of splitting the tensor starts from
+ * row-major index in the whole (global) tensor, so every way of splitting the tensor starts from
  * the same model. `kind` is an InitKind: a normal distribution with mean a and standard deviation
  * b, or a uniform one on [a, b). */
 double kernel_init_value(uint64_t seed, uint64_t stream, uint64_t global_element, int kind,

@@ -126,7 +126,7 @@ static inline float widen_e8m0(uint8_t code)
     return float_of(code ? (uint32_t)code << FLOAT_MANTISSA : 0x400000);
 }
 
-/* Rounds to a 4-bit number and returns its code. The low three bits of the code are the number of
+/* Rounds to a 4-bit number and returns its code. The low three bits of the code are the index of
  * the magnitude in the list of all magnitudes; bit 3 is the sign. */
 static inline uint8_t round_e2m1(float x)
 {

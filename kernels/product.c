@@ -10,8 +10,7 @@ typedef struct ProductOperand {
     int64_t size[KIND_COUNT];   /* size of each kind; 1 if no letter has this kind */
     int64_t stride[KIND_COUNT]; /* stride of the innermost letter of each kind; 0 if no letter has
                                    this kind */
-    /* number of the dimension of the innermost letter of each kind; -1 if no letter has this
-     * kind */
+    /* index of the dimension of the innermost letter of each kind; -1 if no letter has this kind */
     int depth[KIND_COUNT];
 } ProductOperand;
 

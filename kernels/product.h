@@ -29,7 +29,7 @@ typedef struct ProductMatrix {
 /* z [m,n] = x [m,k] y [k,n], computed for each of `batch` batches. z is never transposed, because x
  * is defined as the input that has the outer letters of the output. Sizes may be 0. */
 typedef struct Product {
-    uint32_t left, right; /* numbers of the arguments that are x and y: 0 and 1, or 1 and 0 */
+    uint32_t left, right; /* indices of the arguments that are x and y: 0 and 1, or 1 and 0 */
     int64_t m, n, k, batch;
     ProductMatrix x, y, z;
 } Product;

@@ -2,7 +2,7 @@
  * pre-training (attrs.rope_*). Each pair of elements rotates with its own frequency. It keeps a
  * fraction of this frequency; the rest is divided by a factor:
  *   Llama 3.1  the fraction grows from 0 to 1 with the pair's number of turns in that context
- *   YaRN       the fraction falls from 1 to 0 with the number of the pair
+ *   YaRN       the fraction falls from 1 to 0 with the index of the pair
  *   LongRoPE   the frequency of each pair is divided by its own factor
  *
  * Sequences with an image: attrs.rows and attrs.columns are the size of the image in tokens, and
@@ -22,14 +22,15 @@
 #include "planner/ir/op/op.h"
 
 typedef struct RopeRamp {
-    double factor;      /* the factor; 0: no frequency is scaled */
-    double context;     /* context of pre-training in tokens, if fractions depend on turns within
-                           it; 0: they depend on the number of the pair */
-    double none, whole; /* where the fraction is 0; where it is 1 */
+    double factor;  /* the factor; 0: no frequency is scaled */
+    double context; /* context of pre-training in tokens, if fractions depend on turns within it; 0:
+                       they depend on the index of the pair */
+    double none, whole; /* none: the number of turns, or the index of the pair, at which the
+                           fraction is 0; whole: at which it is 1 */
     double gain;        /* factor of all sines and cosines */
 } RopeRamp;
 
-/* Returns the number of the pair (as a real number) that makes `turns` turns within the context of
+/* Returns the index (a real number) of the pair that makes `turns` turns within the context of
  * pre-training. `turned` is how many elements rotate, two for each pair. */
 static inline double rope_pair_of(const Attrs *attrs, int64_t turned, double turns)
 {
@@ -60,7 +61,7 @@ static inline RopeGrid rope_grid(const Attrs *attrs, int64_t turned)
     return g;
 }
 
-/* Returns 2 k / E, the exponent of the frequency of pair e. k is the number of the pair among those
+/* Returns 2 k / E, the exponent of the frequency of pair e. k is the index of the pair among those
  * pairs that start from the first frequency together. */
 ROPE_BOTH double rope_exponent(const RopeGrid *g, int64_t e)
 {

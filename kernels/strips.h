@@ -1,7 +1,7 @@
-/* Finds the output points that each part of a convolution computes (IN_ROWS in ops.def), and where
- * each input row lies. The border op computes the points that need rows of neighbour ranks. Its
- * first input has only the rank's own rows; the rows of neighbours lie in the strips that the rank
- * has received. */
+/* Finds the output points that each part of a convolution computes (IN_ROWS in ops.def), and the
+ * place of each input row in memory. The border op computes the points that need rows of neighbour
+ * ranks. Its first input has only the rank's own rows; the rows of neighbours lie in the strips
+ * that the rank has received. */
 #ifndef TANDEM_KERNELS_STRIPS_H
 #define TANDEM_KERNELS_STRIPS_H
 

@@ -5,8 +5,8 @@
  *    backward:  delta = sum of dO O over a row, dV = P^T dO, dS = P (dO V^T - delta),
  *               dQ = scale dS K, dK = scale dS^T Q, summed over the query heads of a group.
  *    part:      the same for a part of the keys, whose results are merged with those of earlier
- *               parts. The merge starts from the earlier outputs: their log-sum-exp is the
- *               largest score so far, and their sum of exponentials is 1.
+ *               parts. The merge starts from the earlier outputs: their log-sum-exp counts as the
+ *               largest score so far, and their sum of exponentials as 1.
  *    dropout:   O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
  */
 #ifndef REAL
@@ -18,20 +18,21 @@
 
 enum { ROWS = 64, KEYS = 64 }; /* queries of a tile; keys of a tile */
 
-/* Keys that are contiguous in the whole sequence. */
+/* A chunk: keys that are contiguous in the whole sequence. */
 typedef struct Keys {
     int64_t first, n, start; /* index of the first key among this rank's keys; number of keys; index
                                 of the first key in the whole sequence */
 } Keys;
 
 typedef struct AttentionTile {
-    int64_t position; /* global position of the tile's first query minus that of key 0 */
+    int64_t position; /* global position of the tile's first query minus that of the chunk's first
+                         key */
     int64_t n_rows, first_key, n_keys;
     int64_t q_stride, k_stride; /* distance in elements between neighbouring queries; between
                                    neighbouring keys */
     int64_t E;
-    int64_t place; /* number of the first query's score for key 0 among all scores [b,s,g,r,T] of
-                      the whole sequences */
+    int64_t place; /* index of the first query's score for the chunk's first key among all scores
+                      [b,s,g,r,T] of the whole sequences */
 } AttentionTile;
 
 /* Returns the first query of the tile after the one that begins at `row`. A tile never contains
@@ -70,7 +71,7 @@ static int64_t F(visible)(const KernelArgs *a, const Keys *keys, int64_t last_po
     return keys->n;
 }
 
-/* Returns the number of the score of query `row`, local head `h` and key 0 among all scores
+/* Returns the index of the score of query `row`, local head `h` and key 0 among all scores
  * [b,s,g,r,T] of the whole sequences. */
 static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t h)
 {
@@ -95,7 +96,7 @@ static AttentionTile F(tile_of)(const KernelArgs *a, const Keys *keys, int64_t r
                            .place = place + keys->start};
 }
 
-/* Returns how many keys of the tile its query number i may see. */
+/* Returns how many keys of the tile the tile's query i may see. */
 static int64_t F(seen)(const KernelArgs *a, const AttentionTile *t, int64_t i)
 {
     int64_t n = t->position + i + 1 - t->first_key;
@@ -215,7 +216,8 @@ typedef struct F(Gradients) {
     REAL *dq, *dk, *dv;
 } F(Gradients);
 
-/* Adds the contributions of one tile. All pointers point to the tile's first query or to key 0. */
+/* Adds the contributions of one tile. All pointers point to the tile's first query or to the
+ * chunk's first key. */
 static void F(attend_tile_grad)(const KernelArgs *a, const AttentionTile *t, const F(Gradients) * g,
                                 const REAL *delta, int64_t lse_stride)
 {

@@ -1,6 +1,6 @@
-/* Attention with additions (see ops.def): values of another size than keys, a window, a soft cap,
- * a score without a value (sink), a table of biases for distances. The code computes query by query
- * and is written for clarity.
+/* Attention with additions (see ops.def): values whose size differs from that of keys, a window, a
+ * soft cap, a score without a value (sink), or a table of biases for distances. The code computes
+ * query by query and is written for clarity.
  *   forward:   x = scale q k; s = cap tanh(x / cap) + table; P = exp(s - lse); O = P V
  *   backward:  delta = dO O, dV = P^T dO, ds = P (dO V - delta), dtable = sum of ds by bucket,
  *              dx = ds (1 - tanh(x / cap)^2), dQ = scale dx K, dK = scale dx^T Q */
@@ -28,7 +28,7 @@ typedef struct F(Kinds) {
     Buckets buckets;
 } F(Kinds);
 
-/* One query. row: its number in [b,s,g,r]; head: g R + r; key: number of its first key in [b,T,g];
+/* One query. row: its index in [b,s,g,r]; head: g R + r; key: index of its first key in [b,T,g];
  * position: its global position; it sees keys `from` to end - 1. */
 typedef struct F(Query) {
     int64_t row, head, key, position, from, end;
@@ -60,7 +60,8 @@ static F(Query) F(query_of)(const F(Kinds) * x, int64_t i)
     return y;
 }
 
-/* Returns the number of the table's bucket for the distance from the query to the key. */
+/* Returns the index in the table [N,g,r] of the bias for the query's head and for the distance from
+ * the query to the key. */
 static int64_t F(bucket)(const F(Kinds) * x, const F(Query) * y, int64_t key)
 {
     int64_t distance = key - y->position;

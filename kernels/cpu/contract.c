@@ -1,6 +1,7 @@
 /* Computes every contraction of ops.def and its two gradients by matrix products
- * (kernels/product.h). In a scaled contraction, each input has been multiplied by largest / amax of
- * that input. The output is therefore multiplied by amax / largest of both inputs. */
+ * (kernels/product.h). In a scaled contraction, each input has been multiplied by largest / amax,
+ * where amax is its largest magnitude, and `largest` is the largest number of the narrow dtype. The
+ * output is therefore multiplied by amax / largest of both inputs. */
 #include <assert.h>
 #include <limits.h>
 

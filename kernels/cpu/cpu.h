@@ -23,7 +23,8 @@ static inline DType cpu_real(const KernelArgs *a)
     return DT_none;
 }
 
-/* Returns the global number of local element i, for an index that may be split into two chunks. */
+/* Returns the global index of local element i, for a dimension that may be split into two chunks.
+ */
 static inline int64_t cpu_whole_index(const KernelArgs *a, char letter, int64_t i)
 {
     const unsigned char l = (unsigned char)letter;

@@ -1,5 +1,5 @@
 /* Dropout: y = x / (1 - p) if a random draw keeps the element, and 0 if not. The draw depends only
- * on the element's number in the whole tensor, so the gradient applies the same function to the
+ * on the element's index in the whole tensor, so the gradient applies the same function to the
  * gradient of the output. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/dropout.c"
@@ -8,8 +8,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-/* Returns the number in the whole tensor of the first element of local row `row`. All dimensions
- * but the last one together count the rows. */
+/* Returns the index in the whole tensor of the first element of local row `row`. A row runs along
+ * the last dimension; all other dimensions together count the rows. */
 static int64_t global_row(const KernelArgs *a, int64_t row)
 {
     const Binding *b = a->binding;

@@ -40,8 +40,8 @@ typedef struct F(Head) {
     REAL rate, D; /* exp(a) */
 } F(Head);
 
-/* Returns head i, where the heads of all samples are numbered one after the other. The inputs from
- * number `first` on are x, step, a, B, C. */
+/* Returns head i, where the heads of all samples are numbered one after the other. Arguments
+ * `first` to `first` + 4 are x, step, a, B, C. */
 static F(Head) F(head_of)(const KernelArgs *a, uint32_t first, int64_t i)
 {
     const int64_t *n = a->size, heads = n['g'] * n['r'], b = i / heads, head = i % heads;

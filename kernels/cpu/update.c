@@ -8,7 +8,7 @@
 #include "kernels/draw.h"
 
 /* Rounds p [n] stochastically to numbers that bf16 can represent, so that a later conversion to
- * bf16 changes nothing. The first element has number a->start['x'] in its unit. */
+ * bf16 changes nothing. The first element has index a->start['x'] in its unit. */
 static void round_by_draw(const KernelArgs *a, float *p, int64_t n)
 {
     uint64_t stream = draw_stream(DRAW_ROUNDING, a->control->step, 0, a->attrs.site);

@@ -30,7 +30,7 @@ static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t
     return (TokenWeights){labels + b * T + a->attrs.first, true, n > 0 ? 1.0 / (double)n : 0};
 }
 
-/* Returns the label of this rank's token number s. */
+/* Returns the label of this rank's token s. */
 static int32_t label_of(const KernelArgs *a, const TokenWeights *share, int64_t s)
 {
     return share->labels[share->of_whole ? cpu_whole_index(a, 's', s) : s];

@@ -28,7 +28,7 @@ static inline Along field_along(OpKind op, const KernelArgs *a, char letter)
                    .all = a->binding->size[rows]};
 }
 
-/* Returns the local number of the row with global number r; -1: this row is zero padding. */
+/* Returns the local index of the row with global index r; -1: this row is zero padding. */
 static inline int64_t field_held(const Along *x, int64_t r)
 {
     if (r < x->first || r >= x->first + x->held) {
@@ -38,7 +38,7 @@ static inline int64_t field_held(const Along *x, int64_t r)
     return r - x->first;
 }
 
-/* Returns the local number of the row that window point i of output row o reads; -1: none. */
+/* Returns the local index of the row that window point i of output row o reads; -1: none. */
 static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
 {
     if (o >= x->valid) return -1;
@@ -46,7 +46,7 @@ static inline int64_t field_row(const Along *x, int64_t o, int64_t i)
     return field_held(x, (x->start + o) * w->stride - w->before + i * w->dilation);
 }
 
-/* Returns the same number, provided that the row is neither padding nor wrapped around. */
+/* Does the same for a row that is neither padding nor wrapped around. */
 static inline int64_t field_place(const Along *x, int64_t o, int64_t i)
 {
     const Window *w = &x->window;

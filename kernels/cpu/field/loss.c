@@ -5,7 +5,7 @@
 #include "kernels/latitude.h"
 #include "kernels/number.h"
 
-/* Returns the weight of local row `row`, which depends on the row's global number. */
+/* Returns the weight of local row `row`, which depends on the row's global index. */
 static double row_weight(const KernelArgs *a, int64_t row)
 {
     if (!a->attrs.latitude) return 1;

@@ -89,7 +89,8 @@ static void F(sum_features_grad)(const KernelArgs *a)
     for (int64_t i = 0; i < n * k; i++) dx[i] += dy[i / k];
 }
 
-/* Returns which of the R differences the points of element [x,y,l,m] have. */
+/* Returns the index of the difference between the points (x,y) and (l,m), among the R differences
+ * that two points of a window can have. `i` is the index of element [x,y,l,m]. */
 static int64_t F(difference)(const KernelArgs *a, int64_t i)
 {
     const int64_t Y = a->size['Y'], L = a->size['L'], M = a->size['M'];

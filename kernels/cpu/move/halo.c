@@ -1,5 +1,6 @@
-/* Halos of a split dimension. Kernels copy the rows that neighbours need (or contributions to the
- * neighbours' sums) into strips, and copy received strips back. */
+/* Halos of a split dimension: the rows of neighbours that a rank also needs. Kernels copy the rows
+ * that neighbours need (or contributions to the neighbours' sums) into strips, and copy received
+ * strips back. */
 #include <assert.h>
 #include <string.h>
 

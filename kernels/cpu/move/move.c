@@ -105,8 +105,8 @@ static size_t part_bytes(const KernelArgs *a)
     return (size_t)(a->outer * a->part_size * a->inner) * dtype_bytes(a->dtype[0]);
 }
 
-/* Returns where chunk k of part `part` begins. In a zigzag, part p of n parts has chunks p and 2n -
- * 1 - p of 2n chunks. */
+/* Returns the beginning of chunk k of part `part`. In a zigzag, part p of n parts has chunks p and
+ * 2n - 1 - p of 2n chunks. */
 static int64_t chunk_start(const KernelArgs *a, int64_t part, int k)
 {
     return (k == 0 ? part : 2 * a->attrs.parts - 1 - part) * (a->part_size / 2);

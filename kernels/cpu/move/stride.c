@@ -1,6 +1,7 @@
-/* Changes a dimension that is split over ranks from contiguous rows to strided rows, or back.
- * Before the exchange, a kernel collects the pieces for each rank into one message to that rank.
- * After it, a kernel puts the pieces of the received messages in order. */
+/* Changes a dimension that is split over ranks from contiguous rows to strided rows, or back. With
+ * strided rows, a rank has many short pieces at equal distances. Before the exchange, a kernel
+ * collects the pieces for each rank into one message to that rank. After it, a kernel puts the
+ * pieces of the received messages in order. */
 #include <assert.h>
 #include <string.h>
 

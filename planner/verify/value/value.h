@@ -12,7 +12,7 @@
  *   segments.c fused projections
  *   nest.c     parts of parts, and parts that moved to another rank
  *   ring.c     attention with a part of the keys
- *   rows.c convolutions in parts
+ *   rows.c     convolutions in parts
  *   halo.c     rows of neighbours, and the rows that windows read
  *   strides.c  contiguous rows exchanged for strided rows
  *   uneven.c   rows of experts and their counts
