@@ -45,8 +45,8 @@ typedef struct Knowledge {
 typedef struct End {
     /* the newest instruction of each stream that uses the bytes; may be NULL if `known` is 0 */
     const Clock *busy;
-    /* The first steady instruction that starts after all users have finished. If there is none, the
-     * number after the program's last pc; if the bytes have no users, 0. */
+    /* The first steady instruction that starts after all users have finished. If there is none, it
+     * is the program's last pc plus 1. If the bytes have no users, it is 0. */
     Pc known;
 } End;
 

@@ -15,7 +15,7 @@ static const Pass lowering[] = {
     {"memory", NULL, false, pass_memory},
 };
 
-/* Returns pass number i: first the passes on the graph, then those that make programs. */
+/* Returns the i-th pass. The passes on the graph come first, then those that make programs. */
 static const Pass *pass_at(uint32_t i)
 {
     return i < passes_count ? &passes_list[i] : &lowering[i - passes_count];
@@ -124,8 +124,9 @@ static bool reports(const Pass *pass)
     return pass->spec ? pass->spec->reports : pass->reports;
 }
 
-/* Runs one pass. After an error, it deletes the units, so that a second data pass can make its own
- * and report its own errors. Returns false if no further pass can run. */
+/* Runs one pass. After an error, it deletes the units that the pass made, so that a second data
+ * pass can make its own units and report its own errors. Returns false if no further pass can
+ * run. */
 static bool run_pass(Job *job, CheckedGraph *checked, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;

@@ -68,7 +68,7 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
-/* True if dimension d of `from` consists of tokens in zigzag order. */
+/* True if dimension d of `from` has tokens in zigzag order: two chunks for each cp rank. */
 static bool is_sequence(const Lower *l, BufferId from, int d)
 {
     const TensorId t = l->p->buffers.at[from].tensor;
@@ -134,7 +134,7 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
                      origin);
 }
 
-/* Returns the deal of dimension d that splits it over `parts` ranks. */
+/* Returns the deal (which indices each rank has) that splits dimension d over `parts` ranks. */
 static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
 {
     TensorId t = l->p->buffers.at[from].tensor;
@@ -173,7 +173,7 @@ BufferId lower_unpad(Lower *l, BufferId from)
     return from;
 }
 
-/* True if `axes` split each range of dimension d that the other axes give to a rank into equal,
+/* The other axes give each rank a range of dimension d. True if `axes` split this range into equal,
  * consecutive parts. */
 static bool follow(const Lower *l, BufferId from, const Shape *cut, AxisSet axes, int d)
 {
@@ -397,8 +397,8 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
         if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
         k = axes ? 0 : k + 1; /* a change may make earlier kinds possible */
     }
-    /* The loop stops early only if an axis leaves tokens for another dimension than one outside and
-     * one inside it. The rule cp-tp, cp_scan_letter and tp_place_heads prevent that. */
+    /* The loop stops early only if an axis moves from tokens to one dimension, and axes outside and
+     * inside it move to another. The rule cp-tp, cp_scan_letter and tp_place_heads prevent that. */
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;
 }

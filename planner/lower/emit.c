@@ -156,8 +156,8 @@ static void collect(const Lower *l, const Instr *in, const BufferId *root, const
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Adds a wait for `pc` and for all members of its launch group, and notes in `clock` that they have
- * finished. An instruction that needs one member waits for all, because members end in any
+/* Adds a wait for `pc` and for all members of its launch group, and records in `clock` that they
+ * have finished. An instruction that needs one member waits for all, because members end in any
  * order. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
@@ -214,8 +214,8 @@ static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
     }
 }
 
-/* Returns the number under which the attributes are stored. Usually the node, or the newest
- * instruction with this op, has the same attributes, so that no search is needed. */
+/* Returns the id under which the attributes are stored. Usually the node, or the newest instruction
+ * with this op, has the same attributes, so that no search is needed. */
 static AttrsId attrs_of(Lower *l, const Emit *e)
 {
     const AttrsId own = l->g->nodes.at[e->origin].attrs;
@@ -255,7 +255,7 @@ Pc lower_emit(Lower *l, const Emit *e)
     return lower_append(l, &in, e->arg, e->after);
 }
 
-/* Notes the waits that the lowering requests for the next instruction, so that a copy of this
+/* Records the waits that the lowering requests for the next instruction, so that a copy of this
  * action (actions.h) can get them, too. */
 static void note_named(Lower *l, Stream stream, const Pc after[4])
 {

@@ -57,8 +57,8 @@ typedef struct Expander {
 
 /* ---- the period */
 
-/* True if `b` has no counterpart in later micro-batches: it belongs to micro-batch 0, as
- * buffers do that are made before the first action, or it is kept between steps. */
+/* True if `b` has no counterpart in later micro-batches. Such a buffer is kept between steps, or
+ * belongs to micro-batch 0, like all buffers that are made before the first action. */
 static bool is_fixed(const Program *p, BufferId b)
 {
     const Buffer *at = &p->buffers.at[b];
@@ -252,8 +252,9 @@ static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 
 /* ---- periods that are copied from the period before */
 
-/* Later periods use another buffer instead of `b`. Returns by how much the number of this buffer
- * grows from one period to the next. Raises e->lead if this is true only after more periods. */
+/* Each later period uses another buffer in place of `b`. Returns by how much the id of this buffer
+ * grows from one period to the next. If this growth is constant only from a later period on, raises
+ * e->lead. */
 static uint32_t grows(Expander *e, BufferId b)
 {
     if (b == 0) return 0;
@@ -264,7 +265,7 @@ static uint32_t grows(Expander *e, BufferId b)
     return e->n_made;
 }
 
-/* Fills in by how much the numbers of a period grow. */
+/* Fills parent_grows, arg_grows and after_grows. */
 static void find_growth(Expander *e)
 {
     const Program *p = e->from;

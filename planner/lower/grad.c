@@ -17,7 +17,7 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
-/* Returns 1 + the newest tensor that shares a buffer; 0: no tensor shares it. */
+/* Returns 1 + the index in `shared` of the newest entry for a buffer; 0: no tensor shares it. */
 static uint32_t newest_shared(const Lower *l, BufferId buffer)
 {
     const Gradients *g = &l->grad;
@@ -332,7 +332,7 @@ static bool reads(const Node *n, TensorId t)
 }
 
 /* Ends the exchanges that have begun. If `reader` is not 0, exchanges of strided rows may continue,
- * except those that node `reader` reads. */
+ * except those whose gradients node `reader` reads. */
 static void end_returns(Lower *l, NodeId reader)
 {
     const uint32_t n = l->grad.returning.n;

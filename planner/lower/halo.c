@@ -2,7 +2,7 @@
  *
  * Halos: a rank receives the neighbouring rows that its windows read. In the backward pass, it
  * sends back its contributions to the gradients of these rows. If two dimensions have halos, the
- * strips of the second exchange include the halo of the first, and so the corners.
+ * strips of the second exchange include the halo of the first. So they contain the corners.
  *
  * Strides: a rank exchanges its contiguous rows for rows at equal distances, or the other way
  * round. */
@@ -42,8 +42,8 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
     return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
 }
 
-/* Returns the deal of dimension d of argument `arg` of node n, split over `parts` ranks. Returns 0
- * if a rank needs only its own rows. */
+/* Returns the deal (which rows each rank has) of dimension d of argument `arg` of node n, split
+ * over `parts` ranks. Returns 0 if a rank needs only its own rows. */
 static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t arg, int d,
                           uint32_t parts)
 {
@@ -226,7 +226,7 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
 }
 
 /* Begins with the last dimension that has a halo. The strips of the first dimension then include
- * this halo, and so the corners. */
+ * this halo. So they contain the corners. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin)
 {
     int first = 0;

@@ -35,7 +35,7 @@ typedef struct Version {
     /* If not 0, `buffer` has only the strips of the halo, and this buffer has the rank's own
      * rows. */
     BufferId rows;
-    NodeId consumer; /* 0: every node may read this version; otherwise only this forward node may */
+    NodeId consumer; /* the only forward node that may read this version; 0: every node may */
     uint32_t next;   /* the next version of the tensor in Values.versions; 0: none */
 } Version;
 
@@ -45,7 +45,7 @@ typedef struct GradState {
                                        been added */
     uint32_t n_uses;                /* the number of backward nodes that will still read the
                                        gradient */
-    uint32_t sums;                  /* the number of the first partial sum in Values.versions */
+    uint32_t sums;                  /* the index of the first partial sum in Values.versions */
 } GradState;
 
 typedef struct UnitState {
@@ -57,7 +57,7 @@ typedef struct UnitState {
     BufferId kept;
     Pc reduced;         /* the newest reduce_scatter of the unit */
     BufferId full_grad; /* the whole gradient while it is being written */
-    /* the contributions that must arrive before the gradient is reduced */
+    /* how many contributions must still arrive before the gradient is reduced */
     uint32_t n_contributions;
     uint32_t n_per_microbatch;
     uint32_t n_reduced; /* the number of finished reductions in the step */
@@ -76,7 +76,7 @@ typedef struct UnitUse {
 typedef struct SharedGrad {
     BufferId buffer;
     TensorId tensor;
-    uint32_t next; /* 1 + the number of an older entry for the same buffer; 0: none */
+    uint32_t next; /* 1 + the index of an older entry for the same buffer; 0: none */
 } SharedGrad;
 
 /* A pair of buffers at fixed offsets, which units of equal size use alternately. */
@@ -163,7 +163,7 @@ typedef struct Values {
 /* For unit.c, turns.c, offload.c, copy.c and float8.c: parameters, unit by unit. */
 typedef struct Units {
     UnitState *of;     /* [unit] */
-    bool *takes_turns; /* [unit]: true: it uses the pairs of buffers below; NULL: no unit does */
+    bool *takes_turns; /* [unit]: true if it uses the pairs of buffers below; NULL: no unit does */
     Turns turns_weights, turns_grads;
     /* [unit]: the last node that reads its weights, in the forward pass and in the backward pass */
     NodeId *last_forward, *last_backward;
@@ -176,7 +176,7 @@ typedef struct Units {
     bool *is_mixed; /* [unit]: true if gradients of several micro-batches arrive in a mixed order */
     LIST(UnitUse) uses;
     uint32_t next_use;
-    uint32_t seen_uses; /* the lowering has read `uses` up to this number */
+    uint32_t seen_uses; /* the lowering has read `uses` up to this index */
     LIST(Pending) pending;
     /* [tensor]: the newest view of a parameter or of its gradient */
     BufferId *weight_view, *grad_view;
@@ -194,7 +194,7 @@ typedef struct Gradients {
     uint32_t *arrived;   /* [parameter]: contributions added since its last reduction */
     LIST(SharedGrad) shared;
     LIST(HaloReturn) returning;
-    /* [buffer]: 1 + the number of its newest entry in `shared`. The entry counts only if it still
+    /* [buffer]: 1 + the index of its newest entry in `shared`. The entry counts only if it still
      * names this buffer. */
     LIST(uint32_t)
     shared_of;
@@ -213,7 +213,7 @@ typedef struct Scalars {
 /* For blocks.c and repeat.c: equal blocks that follow each other. */
 typedef struct BlockRun {
     NodeId first;       /* the first node of the first block */
-    uint32_t length, n; /* length: the nodes of a block; n: the blocks of the run */
+    uint32_t length, n; /* length: number of nodes in a block; n: number of blocks */
     /* the run's first forward node, the forward nodes of a block, the distance between blocks */
     uint32_t forward, forward_length, forward_step;
 } BlockRun;
@@ -364,7 +364,7 @@ BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category c
 /* Copies `from` to `to`, or casts it if the dtypes differ. It also waits for `after` and `also`. */
 Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also);
 BufferId lower_fetch(Lower *l, UnitId u); /* copies the rank's shard from the host to the device */
-/* Moves a reduced gradient to the host. `first`: stores it; otherwise adds it. */
+/* Moves a reduced gradient to the host. Stores it if `first` is true; adds it if not. */
 void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 
 /* ---- copy.c ---- FSDP2's copies: fsdp2 { copy = true } */

@@ -222,5 +222,3 @@ void lower_transfers(Lower *l, uint32_t when)
             lower_transfer(l, &l->stage.transfers.at[l->stage.next_transfer++]);
     }
 }
-
-/* ---- parameters on two stages ---- */

@@ -192,7 +192,7 @@ static bool ends_forward(const Lower *l, uint32_t k)
            (next == NULL || next->backward || next->microbatch != use->microbatch);
 }
 
-/* Notes that the lowering has read the list of uses up to number k. */
+/* Records that the lowering has read the list of uses up to index k. */
 static void see_use(Lower *l, uint32_t k)
 {
     if (k >= l->unit.seen_uses) l->unit.seen_uses = k + 1;

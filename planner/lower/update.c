@@ -86,8 +86,8 @@ static bool counts_norm(const Lower *l, UnitId u)
            param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
-/* Lists the summands, those on the host first, because the table on the host has only these.
- * Returns the number of those on the host. */
+/* Lists the summands. Those on the host come first, because the table on the host has only these.
+ * Returns the number of summands on the host. */
 static uint32_t count_accounts(const Lower *l, NormAccounts *norm)
 {
     uint32_t n_host = 0;
@@ -170,8 +170,8 @@ static void sum_scalars(Lower *l, const NormAccounts *norm)
     if (axes) sum_scalar(l, axes, count, l->scalar.count, origin, k++);
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].axes) continue;
-        /* two statements, because each view is a new buffer, and the text of the plan has the
-         * buffers' numbers */
+        /* two statements, because each view is a new buffer: the ids of buffers are part of the
+         * plan's text, so their order must be fixed */
         BufferId sum = slot_view(l, l->scalar.norm_table, i, 0);
         BufferId part = slot_view(l, l->scalar.norm_table, i, norm->account[i].axes);
         sum_scalar(l, norm->account[i].axes, part, sum, 0, k++);

@@ -4,12 +4,14 @@
 #include <assert.h>
 
 enum {
-    /* The first micro-batch differs from the others. So only the third can equal an earlier one. */
+    /* The first micro-batch differs from the others. So the third is the first that can equal an
+     * earlier one. */
     LEAST_MICROBATCHES = 3,
     /* Copying equal blocks costs less than copying an action. So in a program with equal blocks,
      * copies of actions save something only if most micro-batches are equal. */
     LEAST_WITH_BLOCKS = 6,
-    MOST_UNUSABLE = 3 /* [stage, kind]: after so many unusable originals, no more are tried */
+    MOST_UNUSABLE =
+        3 /* after this many unusable originals of one stage and kind, no more are tried */
 };
 
 typedef struct ActionCopier {

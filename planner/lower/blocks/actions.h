@@ -1,15 +1,16 @@
 /* Copies of equal actions. An action is the forward or backward work of one stage for one
  * micro-batch. When it starts, the state of the lowering may equal the state at the start of the
- * same action for an earlier micro-batch, except for the numbers of buffers and instructions.
- * Lowering it would then emit the same instructions with other buffers. So the instructions are
- * copied instead. Waits that follow from buffers are not copied: lower_append finds them again.
- * Waits that the lowering requested (NamedWaits) are copied, with the numbers of the present state.
+ * same action for an earlier micro-batch, except for the ids of buffers and instructions. Lowering
+ * it would then emit the same instructions with other buffers. So the instructions are copied
+ * instead. Waits that follow from buffers are not copied: lower_append finds them again. Waits that
+ * the lowering requested (NamedWaits) are copied, with the ids of the present state.
  *
- * Numbers of instructions are also compared with each other, as in max(last_reduce, reduced). So
- * they must have the same order in both states. Instructions of the action itself have larger
- * numbers than all those of the state.
+ * The lowering also compares ids of instructions with each other, as in max(last_reduce, reduced).
+ * So these ids must have the same order in both states. Instructions of the action itself have
+ * larger ids than all those to which the state refers.
  *
- * An action that computes a value of the whole step is neither copied nor taken as an original. */
+ * An action that computes a value of the whole step is neither copied nor used as an original (an
+ * action from which later ones are copied). */
 #ifndef TANDEM_LOWER_ACTIONS_H
 #define TANDEM_LOWER_ACTIONS_H
 
@@ -27,7 +28,7 @@ void actions_end(Lower *l, uint32_t stage, ActionKind kind);
 
 /* ---- original.c: the state of the lowering around an action */
 
-/* A copy of a version, and its number in Values.versions. */
+/* A copy of a version, and its index in Values.versions. */
 typedef struct OldVersion {
     Version version;
     uint32_t number;
@@ -68,8 +69,8 @@ typedef struct TensorEnd {
     BufferId weight_view, grad_view;
 } TensorEnd;
 
-/* An action that was lowered node by node. The state of the lowering is kept from before and from
- * after the action. Each stage has one original of each kind: its newest. */
+/* An action that was lowered node by node, with the state of the lowering before and after it. For
+ * each stage and kind, only the newest such action is kept. */
 typedef struct Original {
     bool is_usable;
     uint32_t n_unusable; /* the number of actions so far that could not serve as originals */
@@ -80,7 +81,7 @@ typedef struct Original {
     BufferId first_buffer, end_buffers;
     uint32_t first_version, n_losses;
     uint32_t first_named, end_named; /* its NamedWaits */
-    uint32_t end_uses;               /* the action has read the list of uses up to this number */
+    uint32_t end_uses;               /* the action has read Units.uses up to this index */
     /* copies of the versions and shares that the action appended to the lists of Lower, where later
      * actions may change them */
     LIST(Version) versions;
@@ -111,9 +112,10 @@ void original_end(Lower *l, const StageItems *items, Original *p);
 
 /* Buffers or versions of the original's micro-batch, and their counterparts in the current one. */
 typedef struct Counterparts {
-    uint32_t *to, *from; /* [number]: 1 + its counterpart; 0: it has none */
+    uint32_t *to, *from; /* to[x]: 1 + the counterpart of x; from[y]: 1 + the x whose counterpart is
+                            y; 0: there is none */
     uint32_t room;
-    LIST(uint32_t) known; /* the numbers with a counterpart */
+    LIST(uint32_t) known; /* the ids that have a counterpart */
 } Counterparts;
 
 /* An instruction to which the state of the original refers, and its counterpart. */
@@ -121,14 +123,14 @@ typedef struct PcPair {
     Pc of, to;
 } PcPair;
 
-/* The numbers to which the state refers, and their counterparts. */
+/* All buffers, versions and instructions to which the state refers, with their counterparts. */
 typedef struct Moves {
     Counterparts buffers, versions;
     LIST(PcPair) pcs; /* in increasing order of `of`, and of `to` */
 } Moves;
 
 /* Compares the present state with the state at the start of the original. If they are equal except
- * for numbers, returns true and sets *moves to the counterparts of all numbers in the state. */
+ * for ids, returns true and sets *moves to the counterparts of all ids in the state. */
 bool original_matches(const Lower *l, const StageItems *items, const Original *p, Moves *moves);
 /* Sets *to to the counterpart of instruction `of`. Returns false if there is none. */
 bool moves_pc(const Moves *moves, Pc of, Pc *to);
@@ -138,7 +140,7 @@ static inline uint32_t counterpart_of(const Counterparts *c, uint32_t number)
 {
     return c->to[number] ? c->to[number] - 1 : 0;
 }
-/* Forgets all counterparts, and makes room for numbers below n. */
+/* Forgets all counterparts, and makes room for ids below n. */
 void counterparts_clear(Counterparts *c, uint32_t n, Arena *arena);
 
 #endif

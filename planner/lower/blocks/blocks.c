@@ -1,6 +1,6 @@
 /* Finds runs of equal blocks. Two blocks are equal if they have the same ops with the same
- * attributes, shapes and layouts. The numbers of tensors, nodes and units in the two blocks may
- * differ only by constants. Names and modules are not compared. */
+ * attributes, shapes and layouts. The ids of tensors, nodes and units in the two blocks may differ
+ * only by constants. Names and modules are not compared. */
 #include <string.h>
 
 #include "planner/lower/blocks/blocks.h"
@@ -54,8 +54,7 @@ static bool same_unit(const Lower *l, UnitId a, UnitId b)
            !l->unit.last_backward[a] == !l->unit.last_backward[b];
 }
 
-/* True if the numbers of the three units, and of their parameters, increase by equal
- * differences. */
+/* True if the ids of the three units, and of their parameters, increase by equal differences. */
 static bool units_in_step(const Lower *l, UnitId a, UnitId b, UnitId c)
 {
     const Unit *x = &l->g->units.at[a], *y = &l->g->units.at[b], *z = &l->g->units.at[c];

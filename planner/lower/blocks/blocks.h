@@ -14,13 +14,12 @@ enum { BLOCKS_LEAST = 12 };
  * after all other decisions that precede the writing of the program. */
 void blocks_find(Lower *l);
 
-/* True if units a and b are gathered by the same instructions, except for the numbers of buffers.
- */
+/* True if units a and b are gathered by the same instructions, except for the ids of buffers. */
 bool blocks_same_gather(const Lower *l, UnitId a, UnitId b);
 
 /* ---- state.c */
 typedef struct RunTensors RunTensors;
-/* Lists the tensors of a run. Returns NULL if their numbers do not differ by equal steps. */
+/* Lists the tensors of a run. Returns NULL if their ids do not differ by equal steps. */
 RunTensors *blocks_tensors(const Lower *l, const BlockRun *run);
 /* Compares the state of the lowering at the beginning of a run. Sets same[k] to true if the state
  * of blocks k - 1, k and k + 1 differs by equal steps. Sets it for all blocks except the first and
@@ -30,7 +29,7 @@ void blocks_compare(const Lower *l, const BlockRun *run, const RunTensors *tenso
 /* ---- repeat.c */
 /* Prepares the copying of the runs in l->blocks. */
 void repeat_prepare(Lower *l);
-/* Call this at the start of an action: of the forward or backward work of one stage for one
+/* Call this at the start of an action, which is the forward or backward work of one stage for one
  * micro-batch. */
 void repeat_start(Lower *l);
 /* Call this before each node of an action. It may copy the instructions of the blocks that begin at

@@ -20,8 +20,8 @@ void counterparts_clear(Counterparts *c, uint32_t n, Arena *arena)
     c->from = arena_array(arena, c->room, sizeof *c->from);
 }
 
-/* Notes that y is the counterpart of x. Returns false if either has another counterpart, or if only
- * one of them is 0. */
+/* Records that y is the counterpart of x. Returns false if either has another counterpart, or if
+ * only one of them is 0. */
 static bool match(const Lower *l, Counterparts *c, uint32_t x, uint32_t y)
 {
     if (!x || !y) return x == y;
@@ -286,7 +286,7 @@ static bool params_match(const Lower *l, const StageItems *items, const Original
     return true;
 }
 
-/* Compares use x of the original with use y. Both are numbers in the list of uses. */
+/* Compares use x of the original with use y. Both are indices in the list of uses. */
 static bool uses_match(const Lower *l, const Original *p, uint32_t x, uint32_t y)
 {
     const uint32_t n = l->unit.uses.n;

@@ -29,7 +29,7 @@ typedef struct Mark {
     uint32_t n[MADE_COUNT]; /* the lengths of the lists */
     Counters counters;
     Fixed fixed;
-    Lower all;                /* shows whether a member has changed that steps.c does not list */
+    Lower all;                /* shows whether a member that steps.c does not list has changed */
     LIST(WordChange) changes; /* the words that the block changed in the arrays */
     LIST(uint32_t)
     versions; /* the versions that the block made, copied before later blocks change
@@ -39,9 +39,9 @@ typedef struct Mark {
 typedef LIST(uint32_t) WordList;
 
 typedef struct BlockCopier {
-    uint32_t *run_of;         /* [node]: 1 + the run of a block that begins here; 0: none does */
-    uint32_t n_marks;         /* the number of states recorded so far: at the start of the run and
-                                 at the end of each block */
+    uint32_t *run_of; /* [node]: 1 + index of the run with a block that begins here; 0: none does */
+    uint32_t n_marks; /* the number of states recorded so far: at the start of the run and
+                         at the end of each block */
     Mark mark[COMPARED + 1];  /* the newest recorded states, the newest last */
     WordList old[PART_COUNT]; /* copies of the arrays as they were at the newest recorded state */
     uint32_t first_version;   /* the first version of this action */
@@ -210,10 +210,10 @@ static bool uses_in_step(const Lower *l, const UnitUse *x, const UnitUse *y, con
            y->backward == z->backward;
 }
 
-/* Returns how many of the next `n` blocks use units in the same order as the two newest blocks.
- * Uses after these blocks are compared, too, because they decide which units are gathered in
- * advance: `prefetch` uses and the next one. A gather that also takes the 8-bit unit of a module
- * depends on at most twice as many uses. */
+/* Returns how many of the next `n` blocks use units in the same order as the two newest blocks. The
+ * next `prefetch` + 1 uses after these blocks are compared, too, because they decide which units
+ * are gathered in advance. A gather that also takes the 8-bit unit of a module depends on at most
+ * twice as many uses. */
 static uint32_t equal_uses(const Lower *l, uint32_t n)
 {
     const Mark *m = l->repeat->mark;
@@ -369,7 +369,8 @@ NodeId repeat_before(Lower *l, NodeId id)
     return id + copies * run->length;
 }
 
-/* Gives each unit a kind. A unit begins a new kind if it is not gathered like one of the newest. */
+/* Gives each unit a kind, which is equal for units that are gathered in the same way. A unit is
+ * compared only with the newest few kinds. */
 static uint32_t *find_kinds(const Lower *l)
 {
     enum { NEWEST = 4 };

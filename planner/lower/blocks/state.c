@@ -36,7 +36,7 @@ static bool lists_in_step(const Lower *l, uint32_t a, uint32_t b, uint32_t c)
     return !a && !b && !c;
 }
 
-/* Compares three lists of versions. The numbers are those of their first versions. */
+/* Compares three lists of versions. a, b and c are the indices of their first versions. */
 static inline bool versions_in_step(const Lower *l, uint32_t a, uint32_t b, uint32_t c)
 {
     return (a | b | c) == 0 || lists_in_step(l, a, b, c);
@@ -115,11 +115,11 @@ typedef struct StepTensor {
  * block may read it. */
 struct RunTensors {
     LIST(StepTensor) values, params;
-    uint32_t *listed; /* [tensor]: its step, if it is the first of a list's entry; otherwise 0 */
+    uint32_t *listed; /* [tensor]: the step of its entry in a list; 0: it has no entry */
 };
 
-/* Lists argument `a` of node `id` of the first block. `b` is the same argument in the next block.
- * A tensor that all blocks share needs no comparison. */
+/* Lists tensor `a`, an argument of a node of the first block. `b` is the same argument in the next
+ * block. A tensor that all blocks share needs no comparison. */
 static void list_tensor(const Lower *l, RunTensors *run, TensorId a, TensorId b)
 {
     const StepTensor tensor = {a, b - a};
@@ -143,7 +143,7 @@ static bool args_in_step(const Node *x, const Node *y, const Node *z)
 
 /* Lists the arguments of node `id`, which has a counterpart `step` nodes later in each of n blocks.
  * Returns false if the arguments do not differ by equal steps. In a backward run, the forward nodes
- * of the next block have smaller numbers. `step` is then negative modulo 2^32, so the sums wrap
+ * of the next block have smaller ids. `step` is then negative modulo 2^32, so the sums wrap
  * around. */
 static bool list_node(const Lower *l, RunTensors *run, NodeId id, uint32_t step, uint32_t n)
 {

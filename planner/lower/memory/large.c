@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most large buffers. The number is limited because every pair of them is compared. If
+/* The largest number of large buffers. It is limited because every pair of them is compared. If
  * micro-batches run one after the other, only buffers of the first few count: the others get the
  * offsets of their counterparts. */
 enum { MOST_LARGE = 2048 };
@@ -127,7 +127,7 @@ bool large_find(LargeBuffers *r, const Lives *l, const LargeWanted *wanted, uint
     return true;
 }
 
-/* Lists the extents whose numbers are in the set, and empties the set. */
+/* Lists the extents whose indices are in the set, and empties the set. */
 static void list_extents(LargeBuffers *r, uint64_t *set)
 {
     for (uint32_t word = 0; word <= r->list.n / 64; word++)
@@ -138,7 +138,7 @@ static void list_extents(LargeBuffers *r, uint64_t *set)
 
 void large_ahead(LargeBuffers *r, BufferId b)
 {
-    /* so many large buffers are examined that begin after the last instruction of b */
+    /* how many of the large buffers that begin after the last instruction of b are examined */
     enum { DOUBTFUL = 8 };
     const Lives *l = r->l;
     const BufferId heir = l->heir[b];

@@ -17,9 +17,9 @@ typedef struct LargeBuffer {
 typedef struct LargeBuffers {
     const Lives *l;
     LIST(LargeBuffer) list; /* in the order in which they begin */
-    uint32_t *of;           /* [buffer]: 1 + its number in `list`; 0: it is not listed */
+    uint32_t *of;           /* [buffer]: 1 + its index in `list`; 0: it is not listed */
     uint32_t next;          /* the first one that has not begun yet */
-    uint32_t *order;        /* [number in `list`]: its index in `sorted` */
+    uint32_t *order;        /* [index in `list`]: its index in `sorted` */
     Extent *sorted;         /* the bytes of all of them, sorted by offset */
     LIST(Extent) ahead;     /* the result of large_ahead */
 } LargeBuffers;

@@ -24,8 +24,8 @@ static void find_launches(Lives *l)
     }
 }
 
-/* `in` waits for `member` of a launch group. If it waits for all members, the whole group has
- * finished when `in` starts: returns the newest member. Otherwise returns 0. */
+/* `in` waits for `member` of a launch group. Returns the newest member if `in` waits for all
+ * members, because the whole group has then finished when `in` starts. Returns 0 if it does not. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;
@@ -147,9 +147,8 @@ static BufferId root_of(const Program *p, BufferId b)
     return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
 }
 
-/* If out[0] may use the memory of in[0], returns the buffer of in[0]. This requires that the
- * instruction is the last user of that buffer, and that no other argument lies in it. Otherwise
- * returns 0. */
+/* Returns the buffer of in[0] if out[0] may use its memory, and 0 if not. This requires that the
+ * instruction is the last user of that buffer, and that no other argument lies in it. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
 {
     const Program *p = l->p;

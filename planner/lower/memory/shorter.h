@@ -18,7 +18,7 @@ typedef struct ShortProgram {
 } ShortProgram;
 
 /* Makes the short program of `p`. Buffer.first must be set. Returns false if `p` has at most
- * SHORTER_MICROBATCHES of them, or if the middle ones do not repeat. */
+ * SHORTER_MICROBATCHES micro-batches, or if the middle ones do not repeat. */
 bool shorter_make(ShortProgram *s, const Program *p, Arena *arena);
 
 #endif

@@ -196,8 +196,8 @@ static AxisSet replicas(const Lower *l, TensorId param)
     return (AxisSet)(mesh_axes_of(&l->plan->mesh, axes_with(AXIS_WEIGHTS)) & ~split);
 }
 
-/* Averages gradients that every rank of tp computes as a whole. Otherwise rounding could make the
- * copies differ. */
+/* Averages gradients that every rank of tp computes as a whole. Without this, rounding could make
+ * the copies differ. */
 static void pin_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
