@@ -13,8 +13,8 @@
  * a message have one such entry. */
 typedef struct MatchSlot {
     uint32_t match;
-    uint32_t owner; /* 1 + number of the program to which all members belong; 0: they may belong to
-                       several programs */
+    uint32_t owner;   /* 1 + index of the program to which all members belong; 0: they may belong to
+                         several programs */
     uint32_t program; /* 1 + index of the last program with an instruction for this entry */
     AxisSet axes;
     OpKind op;
@@ -28,7 +28,8 @@ typedef struct Meetings {
     uint32_t room, n, n_slots;
 } Meetings;
 
-/* The groups along some axes that contain ranks of a program. */
+/* The groups along some axes that contain ranks of a program lie between group `first` and group
+ * first + n - 1. */
 typedef struct GroupRange {
     uint32_t first, n;
 } GroupRange;
@@ -41,8 +42,8 @@ typedef struct Compiler {
     const EngineOptions *options;
     Arena *arena, *scratch;
     Meetings meetings;
-    bool *mixed;        /* [number of the axes]: some group has members of several programs */
-    GroupRange *groups; /* [number of the axes * programs + program] */
+    bool *mixed; /* [index in fold->axes]: true if some group has members of several programs */
+    GroupRange *groups; /* [index in fold->axes * number of programs + program] */
     Pc *alike; /* [pc]: an earlier instruction of the program that costs the same; 0: not known */
     Diag *diag;
 } Compiler;
@@ -71,8 +72,9 @@ static void meetings_grow(Meetings *m, uint32_t n_match, Arena *scratch)
     }
 }
 
-/* Fills c->mixed and c->groups. A stage uses each match alone, so a communication needs slots only
- * for the groups of its program. */
+/* Fills c->mixed and c->groups. If no group along some axes has members of several programs, a
+ * communication along them has an entry for each program, with slots only for the groups of this
+ * program. */
 static void find_groups(Compiler *c)
 {
     const Fold *fold = c->options->fold;

@@ -38,7 +38,7 @@ typedef struct SimComm {
     AxisSet axis_set;
     int32_t hop;
     uint32_t match;
-    /* slot of the group with number `first_group`; for a send or receive: slot of class 0 as the
+    /* slot of the group with index `first_group`; for a send or receive: slot of class 0 as the
      * sender */
     uint32_t slot, first_group;
     uint64_t bytes;

@@ -207,7 +207,7 @@ static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold
     }
 }
 
-/* Fills w->along once, because each refinement needs it for every rank. */
+/* Fills w->along once, because each refinement needs it for every coloured rank. */
 static void find_along(Folder *w)
 {
     const Fold *f = w->fold;
@@ -284,8 +284,8 @@ static uint32_t key_pod(const Folder *w, uint32_t i, Rank r)
     return fold_pod_of(w->fold, r);
 }
 
-/* Every sum leaves out equally many ranks that repeat others, so unequal colours stay unequal. */
-/* Sets sum[k] to the sum of the colours of all ranks whose key is k. */
+/* Sets sum[k] to the sum of the colours of all coloured ranks whose key is k. Every sum leaves out
+ * equally many ranks that repeat others, so unequal colours stay unequal. */
 static void sum_colours(Folder *w, Key key, uint32_t i)
 {
     for (uint32_t k = 0; k < w->firsts.n; k++) w->sum[key(w, i, w->firsts.at[k])] = (Colour){0, 0};
@@ -340,7 +340,7 @@ static void refine(Folder *w)
 }
 
 /* Gives each colour an index, in the order in which colours first appear. Sets class_of[r] to the
- * index of the colour of rank r. Returns the number of colours. */
+ * index of the colour of each coloured rank r. Returns the number of colours. */
 static uint32_t number(const Folder *w, uint32_t *class_of)
 {
     uint32_t room = 16, n = 0;

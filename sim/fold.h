@@ -82,7 +82,8 @@ typedef struct FoldNodes {
     /* [rank]: a number; ranks with different numbers are not folded into one class. NULL: there is
      * no such restriction. */
     const uint32_t *apart;
-    bool every_rank; /* colours every rank, even if others are known to be equal; for tests */
+    bool every_rank; /* colours every rank, also ranks that are known to equal others; only tests
+                        set this */
 } FoldNodes;
 
 /* Folds the ranks of a plan. If `unfolded` is true, each rank becomes a class. */

@@ -132,7 +132,8 @@ static DType compute_dtype(const Graph *g)
     return most;
 }
 
-/* What model FLOPs are counted from. Each of these visits the whole graph. */
+/* The values from which model FLOPs are counted. They are found once, because each needs a visit of
+ * the whole graph. */
 typedef struct ModelFlops {
     bool fields, shared_out, frozen; /* shared_out, frozen: false for a model of fields */
     uint64_t active;                 /* parameters that a token uses */
@@ -148,9 +149,10 @@ static ModelFlops count_model(const Graph *g)
     return m;
 }
 
-/* By default, 6 x (parameters without input embedding) + 6 x layers x (heads x width of a head) x
- * seq. If attention is not causal, the second 6 becomes 12. Only experts that a token uses count.
- */
+/* Returns the model FLOPs of a token. By default they are 6 x (parameters without input embedding)
+ * + 6 x layers x (heads x width of a head) x seq. If attention is not causal, the second 6 becomes
+ * 12. Only experts that a token uses
+ * count. */
 static double model_flops_per_token(const Plan *plan, const StepInfo *step, const ModelFlops *m)
 {
     if (!m->fields && !m->shared_out && !m->frozen)

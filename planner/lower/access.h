@@ -5,15 +5,15 @@
 #include "planner/ir/plan.h"
 
 /* The newest access of each stream to a root buffer. Most buffers are used by one or two streams,
- * so a set says which entries are valid. */
+ * so two sets of streams say which entries are valid. */
 typedef struct Access {
-    uint16_t readers, writers; /* bit s: read[s] or written[s] is valid */
+    uint16_t readers, writers; /* bit s: read[s] is valid; written[s] is valid */
     Pc read[STREAM_COUNT], written[STREAM_COUNT];
 } Access;
 _Static_assert(STREAM_COUNT <= 16, "a set of streams has 16 bits");
 
-/* Makes an element that nobody has accessed yet. The elements of read and written stay undefined.
- */
+/* Marks a buffer as not accessed yet. The entries of `read` and `written` stay
+ * undefined. */
 static inline void access_clear(Access *a)
 {
     a->readers = a->writers = 0;

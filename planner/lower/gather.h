@@ -1,5 +1,5 @@
-/* A program that collects the whole state on one rank, for export and for a checkpoint in one file.
- */
+/* A program that collects the whole state on one rank, for export and for a checkpoint in one
+ * file. */
 #ifndef TANDEM_LOWER_GATHER_H
 #define TANDEM_LOWER_GATHER_H
 

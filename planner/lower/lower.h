@@ -278,8 +278,8 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
 /* True if `deal` splits the tokens of a sequence over cp, or over cp and tp. */
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
-/* Returns the stream of a collective that changes the layout of an activation or of its gradient.
- */
+/* Returns the stream of a collective that changes the layout of an activation or of its
+ * gradient. */
 Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- convert.c ---- */

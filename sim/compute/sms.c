@@ -1,7 +1,7 @@
 /* Models collectives that take multiprocessors (SMs) away from computation. A kernel that runs at
  * the same time continues on the remaining SMs. (A kernel limited by memory slows down about as
- * much, because the blocks of a ring read and write two to three times the bytes that they send.)
- */
+ * much, because the blocks of a ring read and write two to three times the bytes that they
+ * send.) */
 #include <assert.h>
 #include <math.h>
 
@@ -36,8 +36,7 @@ struct Sms {
     uint32_t *taken;          /* [class]: number of SMs that collectives occupy */
     uint32_t *marked;         /* [class]: 1 if the class is in `dirty` */
     LIST(uint32_t) dirty;     /* classes whose speed may have changed at this instant */
-    Heap heap; /* a: index of a job, b: its version; an event with an older version no longer counts
-                */
+    Heap heap; /* a: index of a job, b: its version; an older version no longer counts */
 };
 
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena)

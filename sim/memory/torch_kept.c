@@ -57,8 +57,8 @@ static bool is_remade(const Keeper *k, const Instr *in)
     return k->runtime->op[p->code.at[p->buffers.at[root_of(k, in, 0)].first].op].remade;
 }
 
-/* Returns true if the buffer's bytes are in host memory between the forward and the backward pass.
- */
+/* Returns true if the buffer's bytes are in host memory between the forward and the backward
+ * pass. */
 static bool leaves(const Keeper *k, BufferId id)
 {
     const Buffer *b = &k->program->buffers.at[id];

@@ -28,8 +28,8 @@ typedef struct LargeBuffers {
 typedef struct LargeWanted {
     uint64_t least; /* the smallest size, in bytes */
     /* A buffer must begin in one of the first n_microbatches micro-batches, or in one of
-     * n_microbatches micro-batches from micro-batch `full` on. full = 0: only in one of the first.
-     */
+     * n_microbatches micro-batches from micro-batch `full` on. full = 0: only in one of the
+     * first. */
     uint32_t n_microbatches, full;
     /* [pc]: the number of instructions up to pc at which memory is nearly full. Only buffers that
      * are in use at such an instruction count; NULL: all count */

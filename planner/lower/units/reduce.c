@@ -174,8 +174,8 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     lower_flush_pending(l, 1);
 }
 
-/* Sums gradients that are partial on axes other than the data axes, once for each set of such axes.
- */
+/* Sums gradients that are partial on axes other than the data axes, once for each set of such
+ * axes. */
 static void sum_partials(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
