@@ -285,7 +285,7 @@ static const Field plan_fields[] = {
          FIELD_f64,                                                                                \
          IN(config.runtime.op[OP_##row].calls),                                                    \
          0,                                                                                        \
-         1e3,                                                                                      \
+         1e4,                                                                                      \
          NULL},                                                                                    \
         {"runtime.ops." #row ".passes",                                                            \
          FIELD_f64,                                                                                \

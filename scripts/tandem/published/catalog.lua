@@ -9,6 +9,7 @@
 -- e, k, me, sh: experts, experts that each token uses, the width of an expert, and the width of shared experts
 -- first, every: the number of layers without experts at the start; n if every n-th layer has experts
 -- mla: the sizes of DeepSeek's latent attention
+-- both: the model has a decoder of the same shape, too
 -- tied: embedding and head are one matrix. ties: the same, but the family's function in models.lua already shares it
 -- hybrid, mh: the letters of a hybrid's layers, as Megatron writes them; heads of its Mamba mixers
 -- lat: the width of the tokens that experts read; nil: the model's width
@@ -244,6 +245,17 @@ local known = {
   { "mpt%-125m", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 50368, ties = true },
   { "mpt%-30b", l = 48, d = 7168, h = 56, kv = 56, ff = 28672, v = 50368, ties = true },
   { "mpt%-7b", l = 32, d = 4096, h = 32, kv = 32, ff = 16384, v = 50368, ties = true },
+  -- kind: documented; Shoeybi et al., arXiv 1909.08053, table 1; Microsoft's page of Turing-NLG
+  { "^gpt%-?345m", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 50257, ties = true },
+  { "^gpt%-?2?%-?8%.3b", "^megatron.*8%.3b", l = 72, d = 3072, h = 32, kv = 32, ff = 12288, v = 50257, ties = true },
+  { "^gpt%-?2?%-?4%.2b", l = 64, d = 2304, h = 24, kv = 24, ff = 9216, v = 50257, ties = true },
+  { "turing.*17b", l = 78, d = 4256, h = 28, kv = 28, ff = 17024, v = 50257, ties = true },
+  -- kind: documented; config.json of each T5
+  { "^t5%-small", l = 6, d = 512, h = 8, kv = 8, ff = 2048, v = 32128, hd = 64, both = true, tied = true },
+  { "^t5%-base", l = 12, d = 768, h = 12, kv = 12, ff = 3072, v = 32128, hd = 64, both = true, tied = true },
+  { "^t5%-large", l = 24, d = 1024, h = 16, kv = 16, ff = 4096, v = 32128, hd = 64, both = true, tied = true },
+  { "^t5%-3b", l = 24, d = 1024, h = 32, kv = 32, ff = 16384, v = 32128, hd = 128, both = true, tied = true },
+  { "^t5%-11b", l = 24, d = 1024, h = 128, kv = 128, ff = 65536, v = 32128, hd = 128, both = true, tied = true },
   -- kind: documented; nanoGPT 3adf61e: model.py (from_pretrained)
   { "gpt%-?2.*xl", "gpt%-?2.*1[%.p]?5%d*[bm]", l = 48, d = 1600, h = 25, kv = 25, ff = 6400, v = 50257, ties = true },
   { "gpt%-?2.*large", "gpt%-?2.*774m", l = 36, d = 1280, h = 20, kv = 20, ff = 5120, v = 50257, ties = true },
@@ -366,9 +378,9 @@ function m.attention(entry)
 end
 
 -- Returns the number of parameters of a configuration, without norms and biases; nil: the model is a hybrid,
--- whose mixers are not counted here.
+-- or has an encoder and a decoder, which are not counted here.
 function m.parameters(entry)
-  if entry.hybrid then return nil end
+  if entry.hybrid or entry.both then return nil end
   local dim = entry.d
   local experts = entry.e and (entry.l - (entry.first or 0)) // (entry.every or 1) or 0
   local each = entry.e and entry.e * entry.me + (entry.sh or 0) or 0

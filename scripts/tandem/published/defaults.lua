@@ -5,6 +5,7 @@
 local cells, catalog, gpus = require "tandem.published.cells", require "tandem.published.catalog", require "tandem.gpus"
 local count, has, is_open, refuse = cells.count, cells.has, cells.is_open, cells.refuse
 local recipes, spelling = require "tandem.published.recipes", require "tandem.published.spelling"
+local releases = require "tandem.published.releases"
 local gpu_count, hybrid, options = require "tandem.published.gpu_count", require "tandem.published.hybrid", require "tandem.published.options"
 local m = {}
 
@@ -92,9 +93,28 @@ local function check_size(row, entry)
   end
 end
 
+-- Families by which a row is planned that names only the size of its model ("7B"): GPT-3 before Llama was published
+-- (February 2023), otherwise Llama's.
+local sized, sized_before = { "llama-2-%sb", "llama-%sb", "gpt-3-%sb" }, { "gpt-3-%sb", "llama-%sb" }
+
+-- Names such a row's model by a model of that size.
+local function name_size(row)
+  local size = (row.model or ""):match "^%s*(%d+%.?%d*)%s*[bB]%s*$" or is_open(row.model) and (row.params_b or ""):match "^%d+%.?%d*$"
+  if not size or not is_open(row.d_model) and not is_open(row.n_layers) then return end
+  for _, form in ipairs(releases.is_before(row, "2023-02") and sized_before or sized) do
+    local name = form:format(size)
+    if catalog.find(name) then
+      cells.note("the model is named by its size alone; the shape of %s is assumed", name)
+      row.model = name
+      return
+    end
+  end
+end
+
 -- Fills the sizes of the model from its public configuration. The configuration also gives options
 -- for which the table has no column.
 local function fill_model(row)
+  name_size(row)
   local entry, from = catalog.find(row.model or "")
   if not entry and tonumber(row.params_b) and not named_size(row.model or "") then
     local own = tonumber(row.params_b)

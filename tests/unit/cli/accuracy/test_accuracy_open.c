@@ -236,6 +236,24 @@ static void a_name_selects_its_own_model(void **state)
     arena_free(arena);
 }
 
+/* A row may name only the size of its model. Then it is planned like Llama, or like GPT-3 if its
+ * framework is older. An encoder and a decoder of one shape have their own entries. */
+static void a_size_alone_selects_a_usual_shape(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double seven = by_name(arena, "7B");
+    assert_true(seven > 0 && seven == by_name(arena, "llama-2-7b"));
+    assert_true(by_name(arena, "13B;framework=Megatron-LM 2021") ==
+                by_name(arena, "gpt3-13b;framework=Megatron-LM 2021"));
+    assert_non_null(strstr(reason_by_name(arena, "9.9B"), "9.9B"));
+    const double three = by_name(arena, "t5-3b");
+    assert_true(three > 0 && by_name(arena, "t5-11b") > 2 * three);
+    /* 384 experts on each rank take more than a thousand calls */
+    assert_true(by_name(arena, "kimi-k2") > 0);
+    arena_free(arena);
+}
+
 /* MLPerf's pipelines count the embedding and the loss as blocks: of 6 blocks the first stage has 1
  * instead of 2. It is the stage with most micro-batches in flight, so less memory is needed. */
 static void the_embedding_and_the_loss_count_as_blocks(void **state)
@@ -312,6 +330,7 @@ int main(void)
         cmocka_unit_test(odd_cells_are_predicted),
         cmocka_unit_test(a_row_with_a_stand_in_is_scored_apart),
         cmocka_unit_test(a_name_selects_its_own_model),
+        cmocka_unit_test(a_size_alone_selects_a_usual_shape),
         cmocka_unit_test(the_embedding_and_the_loss_count_as_blocks),
         cmocka_unit_test(a_frozen_base_keeps_bytes),
         cmocka_unit_test(an_exchange_sends_a_token_once_to_each_node),
