@@ -106,10 +106,10 @@ typedef struct Engine {
     /* by the number of the job; a job is a compute instruction that options->device times */
     LIST(Arrival) jobs;
     uint32_t free_job;
-    /* net_changed, device_changed: ask the models again for their next events. If only the device
-     * has changed, the network's next event remains the same, unless both share the cores of the
-     * host. If the network has changed, the device is asked, too, because transfers slow kernels
-     * down. */
+    /* If net_changed or device_changed is true, the engine must ask that model again for its next
+     * event. If only the device has changed, the network's next event remains the same, unless both
+     * share the cores of the host. If the network has changed, the device is asked, too, because
+     * transfers slow kernels down. */
     bool net_changed, device_changed, net_busy, device_busy;
     uint32_t net_id, device_id;
     Ps net_when, device_when;

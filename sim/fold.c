@@ -365,7 +365,8 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
 
 /* Finds the classes of nodes, of NICs or of pods (as `key` says) and writes them to of[class]. Two
  * nodes are in one class if the smallest classes of their ranks are equal. A node has at most
- * `span` ranks, which are consecutive. */
+ * `span` ranks, which are consecutive. Sets count[class] to the number of ranks of the class on
+ * each such node. Returns the number of classes of nodes. */
 static uint32_t number_nodes(const Folder *w, Key key, uint32_t span, uint32_t *of, uint32_t *count)
 {
     const Fold *f = w->fold;

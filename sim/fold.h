@@ -95,8 +95,8 @@ Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_
 const FoldEdges *fold_edges(const Fold *fold, EdgeKind kind, AxisSet axes, int32_t hop);
 /* Returns the index of this set of axes in fold->axes; UINT32_MAX: no collective uses it. */
 uint32_t fold_axes(const Fold *fold, AxisSet axes);
-/* Sets *peer to the rank that is `hop` steps after `rank` along the axis, wrapping around. Returns
- * false unless `axes` is a single axis. */
+/* Sets *peer to the rank that is `hop` steps after `rank` along `axes`, wrapping around. Returns
+ * false if there is no other rank along `axes`. */
 bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer);
 
 #endif

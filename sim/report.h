@@ -8,8 +8,7 @@
  * run `times` times, and the step ends later by `later`. */
 typedef struct Repeats {
     Ps from, to, later;
-    uint32_t times, microbatches; /* microbatches: number of micro-batches in the longer step; 0:
-                                     the plan's own number */
+    uint32_t times, microbatches; /* microbatches: number of micro-batches in the longer step */
 } Repeats;
 
 /* Writes the times and the utilisation of the step. If `repeats` is not NULL, the report describes

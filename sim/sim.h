@@ -30,7 +30,7 @@ typedef struct CostModel {
     /* Returns the bytes of device memory that the instruction moves as it is executed (fused, or in
      * several passes). NULL: its inputs and outputs are moved once each. */
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Returns true for a communication that the modelled system leaves out. NULL: it leaves out
+    /* Returns true for an instruction that the modelled system leaves out. NULL: it leaves out
      * none. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* Returns the fraction of a communication for which later instructions wait, in (0, 1]. NULL:

@@ -1,6 +1,6 @@
-/* Converts a value to another layout. The steps are slice, reduce_scatter, all_reduce and gather,
- * in this order. One step covers all axes with the same change. Only this file inserts collectives
- * for layouts. */
+/* Converts a value to another layout. The steps are slice, reduce_scatter, all_reduce, all_to_all
+ * and all_gather, in this order. One step covers all axes with the same change. Only this file
+ * inserts collectives for layouts. */
 #include <assert.h>
 
 #include "planner/ir/layout/halo.h"

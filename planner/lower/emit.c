@@ -1,6 +1,6 @@
 /* Emits instructions and buffers, and finds which earlier instructions a new one must wait for. A
  * reader of a buffer waits for the buffer's writers; a writer waits for readers and writers. Waits
- * that follow from other waits are dropped; vector clocks tell which. */
+ * that follow from other waits are dropped. Vector clocks (clock.h) find these. */
 #include <assert.h>
 #include <string.h>
 

@@ -36,8 +36,8 @@ typedef struct Expander {
     const Program *from;
     Program *to;
     Arena *arena, *scratch;
-    /* n_few: the micro-batches of `from`, the short step. n: those of `to`, the long step. more:
-     * the number of micro-batches that `to` has in addition */
+    /* Numbers of micro-batches. n_few: in `from`, the short step. n: in `to`, the long step. more:
+     * n - n_few */
     uint32_t n_few, n, more;
     Pc a, b, length;          /* the first instruction of A and of B, and the length of a period */
     BufferId first_made;      /* the first buffer that A makes */

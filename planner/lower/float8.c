@@ -1,7 +1,7 @@
 /* Weights that are gathered in 8 bits. Once a step, the program finds the largest magnitude of each
- * parameter, in one reduction for all parameters. Then each rank quantises its part of a unit, and
- * the quantised parts are gathered. The nodes `amax` and `quantise` of these parameters are
- * therefore skipped. */
+ * parameter, in one reduction for all parameters that are split over the same axes. Then each rank
+ * quantises its part of a unit, and the quantised parts are gathered. The nodes `amax` and
+ * `quantise` of these parameters are therefore skipped. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

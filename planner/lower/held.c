@@ -9,8 +9,8 @@
 
 /* ---- versions of a value ---- */
 
-/* Returns the version of t with this halo, either only its strips or a copy with all rows; NULL if
- * there is none. */
+/* Returns the version of t with this halo; NULL if there is none. If `in_strips` is true, this is a
+ * version with only the strips; if not, it is a copy with all rows. */
 static const Version *find_held(const Lower *l, TensorId t, const Shape *held, bool in_strips)
 {
     for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {

@@ -39,8 +39,8 @@ static Travel find(OpKind op, uint32_t first, uint32_t n)
     return t;
 }
 
-/* Emits a hop: every rank sends its keys (or values) to the next rank of the ring. The result has
- * the deal after this hop. */
+/* Emits a hop: every rank sends its keys (or values) to the next rank of the ring. The deal of the
+ * result says which tokens each rank has after this hop. */
 static BufferId rotate_one(Lower *l, BufferId from, Category category, uint32_t launch, Pc after,
                            NodeId origin)
 {

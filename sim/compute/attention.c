@@ -34,10 +34,10 @@ static const AttentionFit blackwell_fits[2] = {
 
 /* FlashAttention-2 on CDNA is another program: Composable Kernel's. An MI300X ran it at 340 TFLOP/s
  * forward and 202 TFLOP/s backward (ROCm/flash-attention #142: the means over four batch sizes,
- * 16,384 tokens, heads of 128, no mask). These are the parts of the peak of 1,307 TFLOP/s. CDNA3's
- * and CDNA4's other GPUs are assumed to reach the same parts of their peaks. CDNA2 has no rates.
- * PyTorch's attention on ROCm is AOTriton's kernel. It is assumed to be as fast. Tiles are
- * Ampere's. */
+ * 16,384 tokens, heads of 128, no mask). The constants are these rates divided by the peak of 1,307
+ * TFLOP/s. CDNA3's and CDNA4's other GPUs are assumed to reach the same parts of their peaks. CDNA2
+ * has no rates. PyTorch's attention on ROCm is AOTriton's kernel. It is assumed to be as fast.
+ * Tiles are Ampere's. */
 static const AttentionFit cdna_fits[2] = {
     {.own = 128, .step = 64, .resident = 1, .part = .26, .wide = 1, .alone = 1, .eight = 1},
     {.own = 128, .step = 64, .resident = 1, .part = .155, .wide = 1, .alone = 1, .eight = 1}};

@@ -1,10 +1,10 @@
-/* Models experts that tokens choose unevenly, in one of two ways. It applies to plans that drop no
- * tokens; with a fixed capacity, no expert can get more rows.
+/* Models experts that tokens choose unevenly, in one of two ways. The model applies only to plans
+ * that drop no tokens. With a fixed capacity, no expert can get more rows than this capacity.
  *
  * One factor: the busiest ranks have `factor` times the mean number of rows. In every layer, all
- * ranks wait for the busiest ones at the exchange back. So the step takes as long as if every rank
- * had as many rows as the busiest ones, and all ranks stay equivalent. The model multiplies the
- * rows of each kernel, and the bytes of each exchange of tokens, by `factor`.
+ * ranks wait for the busiest ones at the exchange that sends rows back. So the step takes as long
+ * as if every rank had as many rows as the busiest ones, and all ranks stay equivalent. The model
+ * multiplies the rows of each kernel, and the bytes of each exchange of tokens, by `factor`.
  *
  * Loads: each rank has its own number of rows in each layer and computes only those. The tokens are
  * spread evenly over the n ranks that exchange rows (along ep). So a rank receives (n - 1) / n of

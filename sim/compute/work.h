@@ -26,7 +26,7 @@ bool work_is_aligned(const Program *p, const Instr *in, const Binding *b,
                      const int64_t size['z' + 1]);
 
 /* Returns the key of a product. Whether operands are transposed does not change the key. Neither
- * does swapping m and n, because the key lists the smaller one first. For 8-bit and 4-bit dtypes,
+ * does swapping m and n, because the key lists the larger one first. For 8-bit and 4-bit dtypes,
  * the key only says how many bits a number has. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 

@@ -97,7 +97,7 @@ static bool same_demand(const Demand *a, const Demand *b)
 static void find_demands(const Plan *plan, const Program *p, Arena *arena, Demands *list)
 {
     enum { RECENT = 256 };
-    uint32_t recent[RECENT] = {0}; /* [hash]: 1 + number of the newest demand with this hash */
+    uint32_t recent[RECENT] = {0}; /* [hash]: 1 + index of the newest demand with this hash */
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         if (op_info(in->op)->class_ != OP_CLASS_comm) continue;

@@ -219,7 +219,7 @@ static void hold_nodes(const Keeper *k)
         if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
             const BufferId id = root_of(k, in, i);
-            /* a buffer that is not kept until pc is recomputed for it */
+            /* buffers that are kept for a shorter time are recomputed */
             if (k->kept->needed[id] >= pc) keep_until(k, id, *until);
         }
     }

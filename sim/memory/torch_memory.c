@@ -96,7 +96,7 @@ static uint32_t have(const Replay *r, uint64_t bytes, Stream stream)
     return torch_tape_allocate(r->tape, bytes, stream, r->microbatch, false);
 }
 
-/* The same, but only in the first step. */
+/* Does the same as have(), but only in the first step. */
 static uint32_t have_once(const Replay *r, uint64_t bytes, Stream stream)
 {
     return torch_tape_allocate(r->tape, bytes, stream, r->microbatch, true);

@@ -21,7 +21,7 @@ TorchTape *torch_tape_new(uint32_t n, Arena *arena)
 
 /* ---- equal periods */
 
-/* True if event y is event x of the next micro-batch. */
+/* True if event y does for the next micro-batch the same as event x. */
 static bool is_next(const TorchTape *t, uint32_t x, uint32_t y)
 {
     const TapeEvent *all = t->events.at;

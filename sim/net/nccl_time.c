@@ -141,7 +141,8 @@ static double part_left(const NcclCase *c, double channels)
     return most > 0 && most < channels ? most / channels : 1;
 }
 
-/* Returns the time [us] of the bytes on the busiest link, with the protocol Simple. */
+/* Returns the time [us] of the bytes with the protocol Simple, on the busiest link. PAT, and Tree
+ * inside a node, use the tuner's bandwidth instead. */
 static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit,
                         const NcclChoice *choice)
 {

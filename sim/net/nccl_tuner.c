@@ -6,8 +6,8 @@
 
 #include "sim/net/nccl.h"
 
-/* [us] base latency of each algorithm; latency of a hop over NVLink, over PCIe and over the
- * network. */
+/* Latencies [us], first of Tree, then of Ring: the base latency, and the latency of a hop over
+ * NVLink, over PCIe and over the network. */
 static const double base_us[2][N_PROTOCOLS] = {{6.8, 14, 8.4}, {6.6, 14, 8.4}};
 static const double nvlink_us[2][N_PROTOCOLS] = {{.6, 1.25, 4.0}, {.6, 1.9, 3.4}};
 static const double pci_us[2][N_PROTOCOLS] = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}};

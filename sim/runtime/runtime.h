@@ -37,9 +37,9 @@ const GemmFit *runtime_products(const Runtime *runtime, const Device *device);
 
 /* Returns the time in seconds of attention that writes its scores to memory, alone on the device,
  * without launches. `heads` is sequences times heads. Products cover the whole square of scores,
- * even those that a mask hides. Bytes for each score of 2 bytes, forward: write (2), scale, mask
- * and softmax (4), dropout with its mask (5), read (2). Backward: read for dV (2), dP (2), dropout
- * (5), softmax (6), reads for dQ and dK (4). */
+ * even those that a mask hides. A score has 2 bytes. Bytes moved for each score, forward: write
+ * (2), scale, mask and softmax (4), dropout with its mask (5), read (2). Backward: read for dV (2),
+ * dP (2), dropout (5), softmax (6), reads for dQ and dK (4). */
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 

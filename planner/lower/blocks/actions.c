@@ -222,8 +222,8 @@ static void copy_units(Lower *l, const StageItems *items, const ActionMove *m)
     }
 }
 
-/* Sets the single numbers of the state to their values after the copied action. `before` has the
- * values before it. */
+/* Sets the members of the state that are single numbers to their values after the copied action.
+ * `before` has their values before it. */
 static void copy_numbers(Lower *l, const ActionMove *m, const Numbers *before)
 {
     const Numbers *start = &m->p->start.numbers, *end = &m->p->numbers;

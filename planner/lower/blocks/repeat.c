@@ -1,10 +1,10 @@
 /* Copies the instructions of equal blocks (blocks.c). Blocks are lowered one by one, until three
- * blocks in a row differ by constant steps. This concerns their instructions, their buffers, and
- * their changes to the state of the lowering (steps.c). At the start of the run, the state of these
- * blocks and of the next ones must differ by constant steps, too (state.c). Then lowering the next
- * block would change all numbers by the same steps again. So the following blocks are written by
- * adding the steps. The last blocks of a run are lowered as usual, because a unit is gathered some
- * blocks before its use. */
+ * blocks in a row differ by constant steps. This must hold for their instructions, their buffers,
+ * and their changes to the state of the lowering (steps.c). At the start of the run, the state of
+ * these blocks and of the next ones must differ by constant steps, too (state.c). Then lowering the
+ * next block would change all numbers by the same steps again. So the following blocks are written
+ * by adding the steps. The last blocks of a run are lowered as usual, because a unit is gathered
+ * some blocks before its use. */
 #include <assert.h>
 #include <string.h>
 

@@ -59,7 +59,8 @@ typedef struct StepWords {
 StepWords steps_part(const Lower *l, ChangedPart part, uint32_t first_version);
 StepWords steps_made(const Lower *l, MadeList made);
 
-/* The most reduced gradients that may still wait for their accumulation at the end of a block. */
+/* The largest number of reduced gradients that may still wait for their accumulation at the end of
+ * a block. */
 enum { MOST_PENDING = 4 };
 
 /* The single numbers that grow from block to block by a constant. A row has a name, the member of

@@ -1,6 +1,6 @@
-/* Gives every root buffer an offset in one arena, before the program runs. Bytes are reused only if
- * all users of the old buffer finish before the first user of the new one starts. lives.c finds
- * when buffers are in use. placement.c chooses offsets. */
+/* Gives every root buffer an offset in the arena of its memory space, before the program runs.
+ * Bytes are reused only if all users of the old buffer finish before the first user of the new one
+ * starts. lives.c finds when buffers are in use. placement.c chooses offsets. */
 #include "planner/base/parallel.h"
 #include "planner/lower/expand.h"
 #include "planner/lower/memory/gaps.h"

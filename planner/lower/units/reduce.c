@@ -123,8 +123,8 @@ void lower_flush_pending(Lower *l, uint32_t keep)
     }
 }
 
-/* Copies a reduced gradient to the host, or adds it there. Gradients of replicas are summed on the
- * device before. */
+/* Copies a reduced gradient to the host, or adds it there. Before that, gradients of replicas are
+ * summed on the device. */
 static void offload(Lower *l, UnitId u, BufferId part, bool first)
 {
     const Unit *unit = &l->g->units.at[u];
