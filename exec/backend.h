@@ -30,10 +30,10 @@ typedef struct BackendOptions {
     const void *own;
 } BackendOptions;
 
-/* Where the outputs of a step first contain a number that is not finite. */
+/* Among the outputs of a step: the first number that is not finite. */
 typedef struct BadNumber {
     Rank rank;
-    Pc pc;            /* number of the instruction; 0: all numbers are finite */
+    Pc pc;            /* the instruction that wrote it; 0: all numbers are finite */
     uint32_t output;  /* index among the instruction's outputs */
     uint64_t element; /* index in the rank's part of the output */
     double value;

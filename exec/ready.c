@@ -159,7 +159,8 @@ static bool set_strips(const RankState *r, const Instr *in, KernelArgs *a)
     return a->elements[0] == row * own && a->elements[in->n_in - 1u] == 2 * row * a->halo.strip;
 }
 
-/* Sets the columns that belong to this rank, for the side parts of a convolution. */
+/* For the part of a convolution that computes the columns at the sides (ROWS_sides): sets which
+ * columns belong to this rank. */
 static bool set_own_columns(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Shape *x = arg_shape(r, in, 0);
@@ -292,7 +293,8 @@ static bool set_counts(const RankState *r, const Instr *in, Comm *c)
            c->samples[there] == n * c->samples[!there];
 }
 
-/* Returns what is wrong with the sizes and dtypes of a communication; NULL: nothing. */
+/* Checks the arguments of a communication. Returns a message that says what is wrong; NULL: nothing
+ * is wrong. */
 static const char *check_comm(const Comm *c)
 {
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;

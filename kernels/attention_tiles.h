@@ -31,7 +31,7 @@ static inline bool attention_has_hopper_tile(int tile_head)
     return tile_head == 64 || tile_head == 128;
 }
 
-/* Returns the queries in a tile of Hopper's kernel that computes the whole gradient. */
+/* Returns how many queries there are in a tile of Hopper's kernel for the whole gradient. */
 static inline int64_t attention_tile_queries(int tile_head)
 {
     return tile_head == 64 ? 128 : 64;

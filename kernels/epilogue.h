@@ -33,7 +33,7 @@ typedef enum EpilogueGelu {
     EPILOGUE_GELU_grad
 } EpilogueGelu;
 
-/* Argument `arg` of part `part`. Part 0, the product itself, means that there is none. */
+/* Argument `arg` of part `part`. If `part` is 0 (the product itself), there is no such argument. */
 typedef struct EpilogueArg {
     uint8_t part, arg;
 } EpilogueArg;

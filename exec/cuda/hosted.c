@@ -181,8 +181,8 @@ static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
     h->order[at] = pc;
 }
 
-/* Lists the communications of this rank, with addresses in host memory. Communications in groups of
- * one rank are done by CUDA. */
+/* Lists the communications of this rank, with addresses in host memory. If a group has only one
+ * rank, CUDA does its communications. */
 static void collect(Cuda *c, Hosted *h)
 {
     uint32_t n = c->state.info->n_instr, at = 0;

@@ -163,8 +163,8 @@ static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
     return true;
 }
 
-/* Gives up the chain of a product if the chain would not write an output that another segment
- * needs. */
+/* Gives up the chain of a product if another segment needs an output that the chain would leave
+ * unwritten. */
 static bool check_product(Cuda *c, uint32_t at)
 {
     Pc pc = c->launches.order.pc[at];

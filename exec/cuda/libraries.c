@@ -1,5 +1,5 @@
-/* The libraries that compute some instructions. They are opened before the first step, and each
- * instruction that they may compute is prepared then. So choosing, timing and allocating have ended
+/* The libraries that compute some instructions. Before the first step, the executor opens them and
+ * prepares each instruction that they may compute. So choosing, timing and allocating have ended
  * before the steps begin. */
 #include <string.h>
 

@@ -10,7 +10,7 @@
 enum { MOST_BLOCK_BYTES = 1 << 22 };
 
 /* Stands for the address of the arena until the arena is allocated. The choice of kernels depends
- * only on the alignment of addresses, up to ARENA_LEAST bytes, which this address has. */
+ * only on the alignment of addresses, up to ARENA_LEAST bytes. This address has that alignment. */
 #define PLACE_HOLDER UINT64_C(0x7000000000)
 enum { ARENA_LEAST = 256 };
 

@@ -97,8 +97,9 @@ typedef struct CudaWatch {
      * the index of the running segment. begun [STREAM_COUNT]: the last communication of each stream
      * that has begun. */
     uint32_t *unfinished, *begun;
-    uint32_t *numbers; /* [n_instr + 1] in device memory: the numbers 0, 1, 2, ..., which streams
-                          copy to `unfinished` and `begun` */
+    /* In device memory: the numbers 0, 1, 2, ..., n_instr, which streams copy to `unfinished` and
+     * `begun`. Behind them lie words for the warm-up in comm.c. */
+    uint32_t *numbers;
     uint32_t seen[STREAM_COUNT];
     Pc first_on_stream[STREAM_COUNT];
     Pc *next_on_stream; /* [pc]: next instruction on the same stream in the order of issue; 0:
@@ -297,8 +298,8 @@ void stage_close(Cuda *c);
 void stage_fill(Cuda *c);    /* fills `front` with the data of step c->control.step */
 void stage_prepare(Cuda *c); /* fills `back` with the data of the next step while the device
                                 works */
-/* Issues a batch instruction. If `shared` is true, several micro-batches use the segment's graph,
- * and the instruction copies from its slot. */
+/* Issues an instruction that reads a batch. If `shared` is true, several micro-batches use the
+ * segment's graph, and the instruction copies from its slot. */
 bool stage_issue(Cuda *c, Pc pc, bool shared);
 bool stage_open_slots(Cuda *c); /* allocates the slots of segments whose graph several micro-batches
                                    use */

@@ -80,8 +80,8 @@ void stage_prepare(Cuda *c)
     fill_back(c, &next);
 }
 
-/* Allocates the slots of one batch instruction. If several segments use one graph, all of them use
- * the slots of the segment that owns the graph. */
+/* Allocates the slots of one instruction that reads a batch. If several segments use one graph, all
+ * of them use the slots of the segment that owns the graph. */
 static bool make_slots(Cuda *c, Staged *s)
 {
     for (uint32_t k = 0; k < s->n; k++) {

@@ -40,7 +40,7 @@ static bool check_fault(Cuda *c)
  * hang. */
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
-    /* the first step runs without graphs, because libraries are loaded during it */
+    /* the first step runs without graphs, because CUDA may load kernels during it */
     const bool captures = by_graphs && !traced && c->launches.graph == NULL;
     const bool reads = c->launches.next_filled != c->control.step;
     if (!memory_poison(c) || !memory_settle(c)) return false;

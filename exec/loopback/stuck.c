@@ -5,7 +5,7 @@
 
 enum { MAX_NAMED = 8 };
 
-/* Returns an instruction before pc, on the same rank, that pc waits for and that has not
+/* Of the rank's instructions that pc must wait for, returns one that has not finished; 0: all have
  * finished. */
 static Pc unfinished_before(const Loopback *l, Rank rank, Pc pc)
 {

@@ -86,7 +86,7 @@ typedef struct Process {
 
 /* ---- open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* Creates the groups, which all ranks must do together. Then prepares p->transfer and its staging
+/* Creates the groups. All ranks must call this together. Then prepares p->transfer and its staging
  * memory for every communication in p->state.at. Before the call, the fields transport, mpi, rank,
  * plan, options and state of *p must be set. */
 bool transfers_open(Process *p, Diag *d);

@@ -9,8 +9,8 @@
  *     static void F(rmsnorm)(const KernelArgs *a) { REAL ... }
  *     #endif
  *
- * Long sums run in eight fixed lanes. They vectorise without reordering by the compiler, so the
- * bits depend on the length alone. */
+ * Long sums run in eight fixed lanes. The compiler can vectorise them without changing the order of
+ * additions, so the order depends only on the length of the sum. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>

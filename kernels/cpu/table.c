@@ -1,5 +1,6 @@
-/* Maps each op to its CPU kernel, by the table of ops itself: if the kernel of an op is missing,
- * the program does not link. This file also computes the initial values of parameters. */
+/* Maps each op to its CPU kernel. The map is made from the table of ops (ops.def): if the kernel of
+ * an op is missing, the program does not link. This file also computes the initial values of
+ * parameters. */
 #include <assert.h>
 
 #include "kernels/argument.h"

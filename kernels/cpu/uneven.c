@@ -90,7 +90,7 @@ static void F(end_rows)(const KernelArgs *a, uint32_t arg, int64_t width)
                (size_t)(a->elements[arg] - n * width) * sizeof(REAL));
 }
 
-/* x [b,S,k] -> rows, each multiplied by its weight of weights [b,S,K] if there are weights */
+/* x [b,S,k] -> rows; if there are weights [b,S,K], each row is multiplied by its own weight */
 static void F(spread_uneven)(const KernelArgs *a, const int32_t *slots, const REAL *weights)
 {
     const REAL *x = a->ptr[0];
@@ -110,8 +110,8 @@ static void F(spread_uneven)(const KernelArgs *a, const int32_t *slots, const RE
     F(end_rows)(a, a->n_in, width);
 }
 
-/* rows -> y [b,S,k]: the sum of the rows of each token, each multiplied by its weight if there are
- * weights */
+/* rows -> y [b,S,k]: the sum of the rows of each token; if there are weights, each row is
+ * multiplied by its own weight first */
 static void F(collect_uneven)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
                               const REAL *rows)
 {

@@ -1,4 +1,4 @@
-/* Which proof of values an op gets. */
+/* Tells by which proof the values of an op are checked. */
 #ifndef TANDEM_VERIFY_KINDS_H
 #define TANDEM_VERIFY_KINDS_H
 

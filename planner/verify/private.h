@@ -65,8 +65,9 @@ typedef enum Packing {
     PIECES_for_rows
 } Packing;
 
-/* The abstract value (verify.h) of a range of bytes. A flat buffer holds several parameters, one
- * behind the other, so its value is a list with one entry (ValueEntry) for each of them. */
+/* The abstract value (verify.h) of a range of bytes. `vn` is the hash of its content. A flat buffer
+ * holds several parameters, one behind the other, so its value is a list with one entry
+ * (ValueEntry) for each of them. */
 typedef struct Val {
     Hash128 vn;
     uint64_t bytes;

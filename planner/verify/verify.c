@@ -71,8 +71,8 @@ typedef struct PartRun {
 
 enum { VALUES = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant };
 
-/* The proofs of values take the longest time, so they are started first. From number PROOF_programs
- * on, each part proves one program. */
+/* The proofs of values take the longest time, so they are started first. Part PROOF_programs + i
+ * proves program i. */
 static void prove_part(Verifier *v, uint32_t part)
 {
     switch (part) {

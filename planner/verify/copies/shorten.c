@@ -9,7 +9,7 @@ enum { LEAST_SAVED = 3 }; /* blocks */
 typedef struct Shorter {
     BlockCopies blocks;
     uint32_t first, end, reach;
-    uint32_t *number[ITEM_KINDS]; /* [item]: its number in the shorter plan */
+    uint32_t *number[ITEM_KINDS]; /* [item]: its index in the shorter plan */
     uint32_t n[ITEM_KINDS];       /* the number of items in the shorter plan */
     bool failed;                  /* some reference has no meaning in the shorter plan */
     uint64_t bytes[2];            /* [space]: the arena so far */
@@ -59,10 +59,10 @@ static void number_items(Shorter *s, ItemKind kind)
 #define RESERVE(s, list, wanted)                                                                   \
     ((list)->at = list_grow((s)->blocks.arena, NULL, 0, &(list)->room, wanted, sizeof *(list)->at))
 
-/* Returns the number that item x has in the shorter plan if an item of `block` refers to it. An
- * item outside all blocks must not refer to an equal block. Other blocks may refer to equal blocks
- * only within reach. So no item outside the equal blocks refers to the middle one of the equal
- * blocks that stay. */
+/* Returns the index of item x in the shorter plan if an item of `block` refers to it. An item
+ * outside all blocks must not refer to an equal block. Other blocks may refer to equal blocks only
+ * within reach. So no item outside the equal blocks refers to the middle one of the equal blocks
+ * that stay. */
 static uint32_t moved(Shorter *s, ItemKind kind, uint32_t block, uint32_t x)
 {
     const Items *of = &s->blocks.of[kind];

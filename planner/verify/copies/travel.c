@@ -218,9 +218,9 @@ static void know_sources(Journey *j)
     }
 }
 
-/* Completes `low` and `high`. Those of a version that no block writes stay unchanged, because the
- * shorter plan has this version, too. (Sums over all blocks, such as the norm, are proven on the
- * whole plan.) */
+/* Completes `low` and `high`. If no block writes a version, its `low` and `high` stay unchanged,
+ * because the shorter plan has this version, too. (Sums over all blocks, such as the norm, are
+ * proven on the whole plan.) */
 static void measure(Journey *j)
 {
     for (uint32_t i = 1; i < j->versions.n; i++) {

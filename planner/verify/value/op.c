@@ -346,8 +346,8 @@ static Hash128 output_value(const OpStep *s, const Val *in, uint32_t j, bool rec
 /* ---- plain instructions ---- */
 
 /* The instruction has passed its checks. Returns true if these checks need not be repeated for its
- * twins, because nothing unusual (see the conditions) was involved. Only the values that a twin
- * reads must still be compared. */
+ * twins, because none of the special cases below was involved. Only the values that a twin reads
+ * must still be compared. */
 static bool is_plain(const OpStep *s)
 {
     const Verifier *v = s->v;

@@ -15,7 +15,7 @@
 /* Tokens [lo, hi) of each sequence; hi 0: all tokens. */
 typedef struct Part {
     int64_t lo, hi;
-    uint32_t tile; /* 1 + the number of the piece that the node names; 0: none */
+    uint32_t tile; /* 1 + the index of the piece that the node names; 0: none */
 } Part;
 
 /* The contribution of some tokens to a tensor that covers all tokens. `made` is a hash of the

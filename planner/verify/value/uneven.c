@@ -1,6 +1,5 @@
-/* Checks uneven rows and the numbers of these rows, the counts (layout/rows.h). Every op that reads
- * or writes such rows must read the counts with which they were stored. An exchange must read the
- * counts in both layouts. */
+/* Checks uneven rows and their counts (layout/rows.h). Every op that reads or writes such rows must
+ * read the counts with which they were stored. An exchange must read the counts in both layouts. */
 #include <assert.h>
 #include <string.h>
 
