@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EXIT_RUN_FAILED = 6, MAX_TOLD = 16 };
+enum { MAX_TOLD = 16 };
 
 static void pause_s(double seconds)
 {

@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
+enum { EXIT_OWN_MAX = 7, EXIT_NO_MPIRUN = 127, LOOK_NS = 20000000 };
 
 /* Seconds that mpirun gets to end the ranks of a failed run. After that, this process sends SIGTERM
  * to mpirun and, kill_s seconds later, SIGKILL to mpirun and the ranks. */

@@ -12,6 +12,8 @@
     "TANDEM_STATUS" /* environment variable with the path of the record's                          \
                        file */
 
+enum { EXIT_RUN_FAILED = 6 }; /* exit code of ranks and command for FAULT_run */
+
 typedef enum StatusState {
     STATUS_absent, /* the process has not started, or has closed its backend */
     STATUS_begun,

@@ -14,7 +14,7 @@
 
 #define SUPERVISED_VARIABLE "TANDEM_SUPERVISED"
 
-enum { EXIT_RUN_FAILED = 6, LOOK_NS = 500000000 };
+enum { LOOK_NS = 500000000 };
 
 static bool is_there(int32_t pid)
 {

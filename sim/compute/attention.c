@@ -18,8 +18,6 @@
 #include "kernels/attention_tiles.h"
 #include "sim/compute/kernels.h"
 
-enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
-
 /* Returns true for kernels that use only instructions of Ampere. */
 static bool is_old(AttentionKernel kernel)
 {
@@ -69,7 +67,7 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
     assert(kernel != ATTENTION_tandem);
     if (kernel_is_blackwell(device) && !is_old(kernel)) return &blackwell_fits[backward];
     if (is_cdna(device) && kernel == ATTENTION_flash2) return &cdna_fits[backward];
-    uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
+    uint32_t arch = kernel_fitted_arch(device);
     if (fits[arch][kernel][backward].own <= 0) kernel = ATTENTION_flash2;
     return &fits[arch][kernel][backward];
 }

@@ -48,8 +48,6 @@ static const GemmFit blackwell = {.large = .73,
                                   .split_us = 2.22,
                                   .efficiency = {1, .945, .974, .795}};
 
-enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
-
 const GemmFit *kernel_gemm_fit(const Device *device)
 {
     static const GemmFit fits[ARCH_COUNT] = {
@@ -63,7 +61,7 @@ const GemmFit *kernel_gemm_fit(const Device *device)
 #undef GEMM
     };
     if (kernel_is_blackwell(device)) return &blackwell;
-    return &fits[kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere];
+    return &fits[kernel_fitted_arch(device)];
 }
 
 /* The tiles of cuBLAS' kernels; fits have the relative efficiency of each. The fastest tile is

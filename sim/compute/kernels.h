@@ -17,6 +17,12 @@ double kernel_lasting_s(const Device *lasting, DType dtype, double flops, double
 /* Returns true for Hopper and Blackwell. These use the constants that were fitted to Hopper's
  * kernels; all other devices use those of Ampere. */
 bool kernel_is_young(const Device *device);
+/* The architectures to whose kernels the constants in kernels_fit.def were fitted. */
+typedef enum FittedArch { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT } FittedArch;
+static inline FittedArch kernel_fitted_arch(const Device *device)
+{
+    return kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
+}
 bool kernel_is_blackwell(const Device *device);
 double kernel_memory_s(const Device *device, double bytes);
 

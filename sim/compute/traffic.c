@@ -7,8 +7,6 @@
 
 #include "sim/compute/kernels.h"
 
-enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
-
 const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
 {
     static const TrafficFit fits[ARCH_COUNT][TRAFFIC_KERNEL_COUNT] = {
@@ -20,7 +18,7 @@ const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
 #undef ATTENTION
 #undef GEMM
     };
-    uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
+    uint32_t arch = kernel_fitted_arch(device);
     if (fits[arch][kernel].part <= 0)
         arch = ARCH_Hopper; /* this kernel was fitted only on Hopper */
     return &fits[arch][kernel];

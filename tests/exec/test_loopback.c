@@ -138,26 +138,30 @@ static void collectives_have_their_results(void **state)
     }
 }
 
-/* Each rank of a ring sends to the next one. */
-static void receives_get_what_was_sent(void **state)
+/* Makes a program in which each of four ranks sends to the next one, and then receives on
+ * `receives`. */
+static void make_ring(Stream receives, BufferId *in, BufferId *got)
 {
-    (void)state;
     make_mesh(&syn, 4, 1);
     make_program(&syn);
-    AxisSet dp = axis(&syn, AXIS_dp_shard);
-    BufferId in = buffer(&syn, 4, DT_f64, true), got = buffer(&syn, 4, DT_f64, true);
+    const AxisSet dp = axis(&syn, AXIS_dp_shard);
+    *in = buffer(&syn, 4, DT_f64, true), *got = buffer(&syn, 4, DT_f64, true);
     make(&syn, (Make){.op = OP_send,
                       .stream = STREAM_pp_forward,
                       .axes = dp,
                       .hop = 1,
                       .match = 1,
-                      .in = in});
-    make(&syn, (Make){.op = OP_recv,
-                      .stream = STREAM_pp_backward,
-                      .axes = dp,
-                      .hop = -1,
-                      .match = 1,
-                      .out = got});
+                      .in = *in});
+    make(&syn,
+         (Make){.op = OP_recv, .stream = receives, .axes = dp, .hop = -1, .match = 1, .out = *got});
+}
+
+/* Each rank of a ring sends to the next one. */
+static void receives_get_what_was_sent(void **state)
+{
+    (void)state;
+    BufferId in, got;
+    make_ring(STREAM_pp_backward, &in, &got);
     Backend *b = open_plan((BackendOptions){.order_seed = 9});
     number_inputs(b, in, 4);
     assert_true(step(b));
@@ -170,22 +174,8 @@ static void receives_get_what_was_sent(void **state)
 static void a_ring_of_sends_on_one_stream_deadlocks(void **state)
 {
     (void)state;
-    make_mesh(&syn, 4, 1);
-    make_program(&syn);
-    AxisSet dp = axis(&syn, AXIS_dp_shard);
-    BufferId in = buffer(&syn, 4, DT_f64, true), got = buffer(&syn, 4, DT_f64, true);
-    make(&syn, (Make){.op = OP_send,
-                      .stream = STREAM_pp_forward,
-                      .axes = dp,
-                      .hop = 1,
-                      .match = 1,
-                      .in = in});
-    make(&syn, (Make){.op = OP_recv,
-                      .stream = STREAM_pp_forward,
-                      .axes = dp,
-                      .hop = -1,
-                      .match = 1,
-                      .out = got});
+    BufferId in, got;
+    make_ring(STREAM_pp_forward, &in, &got);
     Backend *b = open_plan((BackendOptions){.order_seed = 0});
     assert_false(step(b));
     assert_true(has("error[deadlock]: rank 2 is at instruction 1"));
