@@ -212,7 +212,7 @@ static void write_program(Gather *g, uint32_t stage)
     }
 }
 
-/* Copies the plan without its programs, by printing its text and parsing it. */
+/* Copies the plan by printing its text and parsing it. The caller then replaces the programs. */
 static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);
