@@ -23,8 +23,8 @@ enum {
     VERIFY_coverage = 32, /* each logical element of weights, gradients, states and batch is handled
                            * exactly once; recomputation changes no state */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_metadata = 128, /* descriptions in the plan that the program does not depend on, such as
-                            * the category of a buffer, are true */
+    VERIFY_metadata = 128, /* statements of the plan about itself are true: the step's sizes, axes,
+                            * units, categories of buffers */
     VERIFY_all = 255,
     /* for tests: visit every layer and every instruction. Normally equal ones are visited once
      * (copies/, twins.h); reports are the same either way */

@@ -133,8 +133,9 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* Checks a node that computes the loss, or the loss of some of the tokens. It must multiply by the
- * step's factor, 1 / tokens of the step. Adds the tokens that it counts to *tokens. */
+/* Checks a node that computes the loss, or the loss of some of the tokens. It must multiply by 1 /
+ * tokens of the whole step, or by 1 / groups if the loss is a mean over groups. Adds the count of
+ * its tokens to *tokens. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
     check_denominator(v, n);
