@@ -108,7 +108,8 @@ typedef struct Cli {
     /* The process of PLAN's script. It stays open, because a verb may load the plan again. NULL:
      * there is none. */
     FrontScript *script;
-    /* predictions for frameworks that a thread makes meanwhile (frameworks.c); NULL: none */
+    /* predictions for frameworks, which a thread makes in the background (frameworks.c); NULL:
+     * none */
     struct EarlyAnswers *early;
     bool color;    /* true if standard output is printed in colour */
     int exit_code; /* the exit code; 0: it follows from the diagnostics */
@@ -245,9 +246,9 @@ const char *plan_file_device(const PlanFile *file);
  * an option, the command line decides. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 /* Loads the plan like plan_file_load without `options`, and keeps its script open as cli->script
- * until plan_file_close. Two threads then work beside the caller. One proves the plan, until
- * session_settle. The other begins the predictions for frameworks (frameworks_ask_early); `timed`
- * has the same meaning as in frameworks_ask. */
+ * until plan_file_close. Two threads then work beside the caller. One proves the plan;
+ * session_settle waits for it. The other begins the predictions for frameworks
+ * (frameworks_ask_early); `timed` has the same meaning as in frameworks_ask. */
 PlanFile *plan_file_open(Cli *cli, const char *path, bool timed);
 void plan_file_close(Cli *cli);
 /* Returns a copy of `options`, with the options of the command line added. If `options` is NULL,

@@ -67,7 +67,7 @@ static bool find_cluster(Cli *cli, NetTable *t)
     return true;
 }
 
-/* Chooses how many ranks of the group are in each node, as for a group of data ranks. */
+/* Forms a group of --per-node ranks in each node of the cluster. */
 static bool choose_per_node(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;

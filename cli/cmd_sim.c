@@ -6,8 +6,7 @@
 #include "cli/predict.h"
 #include "cli/repeat.h"
 
-/* Returns true if the plan can be simulated. A plan that does not fit can be; a plan with any other
- * error cannot. */
+/* Returns true if the plan can be simulated. Its only error may be that it does not fit. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)

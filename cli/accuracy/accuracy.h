@@ -52,7 +52,8 @@ typedef struct Score {
     /* dev-cal: constants may be fitted to the row; dev-val: no constant was fitted to it */
     const char *split;
     const char *label; /* the name that the table of published runs gives to the row */
-    /* the profile and the GPU (as trust_gpu returns it) of the measurement; "": it has none */
+    /* the framework's profile (the name of its runtime settings) and the GPU, as trust_gpu returns
+     * it; "": it has none */
     const char *profile, *gpu;
     double measured, predicted; /* two positive numbers in the same unit; for a verdict: 1 or 0 */
     bool verdict;               /* the score only says whether a yes-or-no prediction was right */
@@ -61,8 +62,8 @@ typedef struct Unscored {
     const char *source, *split, *reason;
     uint32_t n;
 } Unscored;
-/* An assumption about a row: a value for an open cell, or a part of its plan in place of one that
- * the library lacks. */
+/* An assumption about a row: a value for a cell that states none, or a part of the plan that
+ * replaces a part which the library lacks. */
 typedef struct RowNote {
     const char *label, *text; /* label: as in Score */
 } RowNote;

@@ -166,8 +166,8 @@ static bool says(const char *text, const char *word)
 }
 
 /* Returns true if the text says that the switches between nodes use SHARP. Three uses of the word
- * do not count: NVLink's own SHARP ("NVLink4 SHARP" is NVLS), a SHARP that the word before it
- * denies, and longer names such as the job run-SHARP-3. */
+ * do not count: NVLink's own SHARP ("NVLink4 SHARP" is NVLS), a SHARP behind a denial ("no SHARP"),
+ * and longer names such as the job run-SHARP-3. */
 static bool says_sharp(const char *text)
 {
     static const char *const others[] = {"NVLink", "NVLink3", "NVLink4", "NVLink5",
@@ -191,8 +191,8 @@ static bool says_sharp(const char *text)
     return false;
 }
 
-/* Reads the conditions of a run from the notes. If the row gives a peak over all sizes and so has
- * no size, also reads how the peak was measured. */
+/* Reads the conditions of a run from the notes. If the row gives only a peak bandwidth, NVLS counts
+ * as used only if the interconnect names SHARP. */
 static void read_notes(const char *notes, const char *interconnect, CommRow *out)
 {
     bool peak = out->measured_us <= 0;

@@ -161,8 +161,8 @@ void csv_plain(const char *cell, char *to, size_t most)
     to[n] = 0;
 }
 
-/* Returns true if the cell says in words that the source does not give this value. remark: the cell
- * may state something else after such words. */
+/* Returns true if the cell says in words that the source does not give this value. If `remark` is
+ * true, a cell in which other text follows these words states something, so it does not count. */
 static bool is_open(const char *cell, bool remark)
 {
     static const char *const whole[] = {"",

@@ -327,10 +327,10 @@ static const char *read_mlp(const Csv *csv, uint32_t row, KernelRow *out)
 /* A head and its loss (M tokens, N words, width K). Fused kernels compute the softmax together with
  * the product. In the backward pass they compute the scores again, and the scores' gradients pass
  * through memory once. The loop in PyTorch processes 512 tokens at a time. Its forward ops move
- * these bytes for each score: scale 4, to fp32 6, softmax 16, logsumexp 24, entropy 16, log_softmax
- * 16. Its backward pass repeats the first three and adds: gradients zeroed 4, one-hot 4,
- * subtraction 12, product 8, addition 12, to 16 bits 6, scale 4, the entropy's gradient 96. The sum
- * of the weights' gradients moves 6 bytes a weight each time. */
+ * these bytes for each score: scale 4, conversion to fp32 6, softmax 16, logsumexp 24, entropy 16,
+ * log_softmax 16. Its backward pass repeats the first three and adds: gradients zeroed 4, one-hot
+ * 4, subtraction 12, product 8, addition 12, conversion to 16 bits 6, scale 4, the entropy's
+ * gradient 96. The sum of the weights' gradients moves 6 bytes a weight each time. */
 static const char *read_head(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     enum { CHUNK = 512 };
@@ -407,7 +407,8 @@ static const char *read_copy(KernelRow *out)
     return NULL;
 }
 
-/* Reads a row of such a kernel. Sets *known to false if `kernel` is none of them. */
+/* Reads a row of one of the kernels of this section. Sets *known to false if `kernel` is none of
+ * them. */
 static const char *read_other(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
                               bool *known)
 {

@@ -5,8 +5,8 @@ static double products_s(const KernelRow *row, const GemmFit *fit)
 {
     const Device *device = row->device;
     GemmFit gemm = fit != NULL ? *fit : *kernel_gemm_fit(device);
-    /* power limits slow down Ampere's products by the same factor whatever data they multiply, and
-     * short products not at all */
+    /* on Ampere, power limits slow down long products by one factor, whatever data they multiply;
+     * they do not slow down short products */
     const bool throttled = row->loops && device->light_power < 1;
     const Device lasting = kernel_sustained(device);
     double s = 0;

@@ -1,10 +1,10 @@
-/* Adds facts that belong in a column of the table, but that a page states for all its rows, or a
- * cell states in words. scripts/tandem/published/pages.csv lists these facts:
+/* Adds facts that belong in a column of the table. A page states such a fact once for all its rows,
+ * or a cell states it in words. scripts/tandem/published/pages.csv lists these facts:
  *
  *   table   the section that reads the rows: runs, kernels, comm
  *   where   conditions, separated by " & ": column~text (the cell contains it), column=text (it is
  *           the whole cell); upper and lower case count as equal
- *   column, value   the cell that each such row gets if the table leaves it open
+ *   column, value   the column and the value that each such row gets if its cell is empty
  *   kind, from      where the fact comes from (docs/reference/constants.md) */
 #include <ctype.h>
 #include <string.h>

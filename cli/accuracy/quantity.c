@@ -82,8 +82,8 @@ const char *cell_behind_words(const char *text)
     return text + strspn(text, " ");
 }
 
-/* Ends a text before words of the same kind at its end, and before the mark of a footnote: "65 GB
- * peak", "1.2 s*". */
+/* Ends a text before a last word such as "peak" or "median", and before the mark of a footnote: "65
+ * GB peak", "1.2 s*". */
 static void without_words(char *text)
 {
     static const char *const words[] = {"peak", "max", "alloc", "allocated", "reserved",

@@ -76,14 +76,15 @@ double rate_step_s(const Csv *csv, uint32_t row, const Config *c)
  * case, with a blank for "-" and "_". The first entry that fits counts. MFU_CONVENTION_COUNT: the
  * way to count is not known. since: the year and month (YYYYMM) from which `later` replaces
  * `counts`; 0: it never does. doubt: the first month whose releases may count in either way. If the
- * row gives no month, or a month in doubt, neither is used. again: the forward pass of recomputed
- * blocks counts twice. until: the last month in which it does; 0: it always does. unsure: in some
- * releases it does. peak: the FLOP/s of which MFU is a part; 0: those of the row's GPU. kind:
- * source; Megatron-LM, training/training.py: num_floating_point_operations (half of the attention
- * since March 2025; core_r0.12); NeMo, nemo/utils/flops_formulas.py (half since #14424,
- * release 25.09); Megatron-Bridge, training/utils/flop_utils.py; torchtitan, models/utils.py;
- * llm-foundry, models/mpt/modeling_mpt.py; nanoGPT, model.py (estimate_mfu: a part of A100's peak);
- * MaxText, utils/maxtext_utils.py (half; it names releases of spring 2025 as its model); LitGPT,
+ * row gives no month, or a month in doubt, the way to count is not known. again: the framework
+ * counts the forward pass of recomputed blocks twice. until: the last month in which it did so; 0:
+ * it still does. unsure: only some releases do so. peak: the FLOP/s by which the framework divides
+ * to get MFU; 0: those of the row's GPU. kind: source; Megatron-LM, training/training.py:
+ * num_floating_point_operations (half of the attention since March 2025; core_r0.12); NeMo,
+ * nemo/utils/flops_formulas.py (half since #14424, release 25.09); Megatron-Bridge,
+ * training/utils/flop_utils.py; torchtitan, models/utils.py; llm-foundry,
+ * models/mpt/modeling_mpt.py; nanoGPT, model.py (estimate_mfu: a part of A100's peak); MaxText,
+ * utils/maxtext_utils.py (half; it names releases of spring 2025 as its model); LitGPT,
  * pretrain.py: measure_flops; Levanter, utils/flop_utils.py; Megatron-DeepSpeed, utils.py:
  * throughput_calculator; GPT-NeoX, logging.py: get_flops; Colossal-AI, performance_evaluator.py (it
  * prints two counts); Narayanan et al., arXiv 2104.04473, section 5.1 */

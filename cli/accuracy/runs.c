@@ -310,8 +310,8 @@ static bool of_process(const char *kind)
            (cell_has(kind, "nvidia smi") || cell_has(kind, "nvml"));
 }
 
-/* Returns true if peak_mem is given as a part of a number other than the device's memory, such as
- * the reserved memory: "12.3 / 14.5 GiB", "12.3 of 14.5 GiB", "85% of 14.5 GiB". */
+/* Returns true if peak_mem is given as a part of a whole, and this whole is not the device's memory
+ * but for example the reserved memory: "12.3 / 14.5 GiB", "12.3 of 14.5 GiB", "85% of 14.5 GiB". */
 static bool is_other_part(const Csv *csv, uint32_t row, uint64_t device_bytes)
 {
     const char *cell = csv_cell(csv, row, "peak_mem"), *slash = strchr(cell, '/'),
@@ -340,15 +340,16 @@ static bool is_no_measurement(const char *kind)
     return false;
 }
 
-/* Scores the memory of a row. The profile says which kind of memory the framework reports, unless
- * the row itself says it. */
+/* Scores the memory of a row. The row may say which kind of memory it gives. If it does not, the
+ * framework's profile (its runtime settings) says which kind the framework reports. */
 static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed)
 {
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const double bytes = memory_of(csv, out->row, run->config.cluster.device.memory_bytes);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
-    /* no device holds more than its memory; some of the rest is a number in GB read as GiB */
+    /* no device holds more than its memory, so a larger number is wrong; the 15 % allow for a
+     * number in GB that was read as GiB */
     if (bytes > 1.15 * (double)run->config.cluster.device.memory_bytes) return;
     if (is_no_measurement(kind) || is_no_measurement(csv_cell(csv, out->row, "peak_mem"))) return;
     /* "39.3 GB (reserved)" */
@@ -369,7 +370,8 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
 }
 
 /* Scores a row that gives the memory that the model needs (parameters and optimizer, then
- * activations), and no run. The score is the verdict whether this memory fits the device. */
+ * activations) but describes no run. The score is the verdict whether this memory fits the
+ * device. */
 static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool assumed,
                        bool *fits)
 {

@@ -65,8 +65,8 @@ void sink_init(ImportSink *sink, Arena *arena);
 /* Returns the samples of a key, and adds the key if it is new. Returns NULL if the sink is full. */
 Samples *sink_key(ImportSink *sink, const char *key);
 void sink_sample(ImportSink *sink, Samples *s, Ps duration);
-/* If the sink has samples with the key of `wanted` (for a collective: its kind, ranks and bytes),
- * adds the duration to them. */
+/* Adds the duration to the samples with the key of `wanted` (for a collective: its kind, ranks and
+ * bytes). Adds the key if it is new. If the sink is full, only counts the duration as dropped. */
 void sink_add(ImportSink *sink, const Samples *wanted, Ps duration);
 bool sink_has(const ImportSink *sink, const Samples *wanted);
 void sink_kernel(ImportSink *sink, const char *key, Ps duration);

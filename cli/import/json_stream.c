@@ -1,5 +1,5 @@
-/* A tokenizer of JSON. It looks one byte ahead and remembers the brackets that are open. It stores
- * keys only of objects that are open. */
+/* A tokenizer of JSON. It looks one byte ahead and remembers the brackets that are open. Of keys
+ * and texts, it stores only the last one of each. */
 #include "cli/import/json_stream.h"
 
 #include <math.h>
@@ -223,7 +223,7 @@ static void close_bracket(JsonStream *s)
     tell(s, JSON_KIND_end, 0);
 }
 
-/* Reads what may stand between two values: closing brackets, or a comma. `first`: nothing was read
+/* Reads the characters between two values: closing brackets, or a comma. `first`: nothing was read
  * in the innermost bracket yet. */
 static bool next_value(JsonStream *s, bool *first)
 {

@@ -1,6 +1,6 @@
-/* Reads a JSON file of any length with a fixed amount of memory. The reader is given each value,
- * together with the keys of the objects around it, by a call of a function. Texts are cut at
- * MOST_JSON_TEXT bytes, which is enough for all readers in this folder. */
+/* Reads a JSON file of any length with a fixed amount of memory. For each value, it calls a
+ * function of the reader with the value and its key. Texts are cut at MOST_JSON_TEXT bytes, which
+ * is enough for all readers in this folder. */
 #ifndef TANDEM_CLI_IMPORT_JSON_STREAM_H
 #define TANDEM_CLI_IMPORT_JSON_STREAM_H
 

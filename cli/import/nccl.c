@@ -1,6 +1,7 @@
-/* Reads the text that nccl-tests prints. A row has bytes, count, type, operation and root. Then
- * come, first out of place and then in place, time in us, algbw, busbw and errors. The header line
- * shows which columns exist: all_gather, for example, has no operation, and sendrecv no root. */
+/* Reads the text that nccl-tests prints. A row has bytes, count, type, operation and root. The
+ * next columns are time in us, algbw, busbw and errors, once out of place and once in place.
+ * The header line shows which columns exist: all_gather, for example, has no operation, and
+ * sendrecv no root. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 enum { MOST_LINE = 4096, MOST_WORDS = 24 };
 
 typedef struct TableHeader {
-    /* numbers of columns; -1: the table does not have the column */
+    /* indices of columns; -1: the table does not have the column */
     int32_t type, first_time, second_time;
     uint32_t n;
 } TableHeader;

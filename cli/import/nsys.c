@@ -181,7 +181,8 @@ static void on_range(Ranges *r, const char *name)
     if (r->said[SAID_bytes] == 0) return;
     memcpy(r->call, r->said, sizeof r->call);
     r->n_waiting++;
-    /* several messages may share one kernel */
+    /* several messages may share one kernel; counting such a call twice marks its kernel as
+     * unknown */
     if (!collective_in(name, &r->kind, &each)) r->n_waiting++;
 }
 
@@ -232,7 +233,7 @@ static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
     while (db_step(st, d)) {
         int64_t thread = db_int(st, 0);
         const char *name = db_text(st, 2);
-        /* the upper bits of a thread's number are its process, and each process is a rank */
+        /* the upper bits of a thread's id are its process, and each process is a rank */
         if (thread / 16777216 != process) {
             process = thread / 16777216;
             meet_trace(sink, process);

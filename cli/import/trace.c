@@ -14,14 +14,14 @@ typedef struct TraceEvent {
     char name[512], category[64], collective[64], dtype[32], group[512];
     bool complete; /* the event has "ph": "X", so it has a duration */
     double us, at_us, in_elements, out_elements, group_size;
-    double id; /* number of the operator's call; 0: none */
+    double id; /* id of the operator's call; 0: none */
     Operand operand[MOST_OPERANDS];
     uint32_t n_operands;
 } TraceEvent;
 
 /* A call of an operator whose work has a key. */
 typedef struct TraceCall {
-    uint64_t id; /* number of the call; 0: the slot is free */
+    uint64_t id; /* id of the call; 0: the slot is free */
     Samples *samples;
     Ps sum; /* total time of the kernels that the call launched */
 } TraceCall;
@@ -93,7 +93,7 @@ static bool kind_of(const char *name, Collective *kind)
     return false;
 }
 
-/* ---- operator calls by number ---- */
+/* ---- operator calls by id ---- */
 
 static TraceCall *call_slot(const Calls *calls, uint64_t id)
 {

@@ -10,7 +10,7 @@
  * because no sum depends on the order in which threads run.
  *
  * The op `batch` has no device kernel, because its data come from the host. Before a step, the
- * backend calls kernel_cpu(OP_batch) for each micro-batch, with which the data source fills a
+ * backend calls kernel_cpu(OP_batch) for each micro-batch. In this call, the data source fills a
  * staging buffer in pinned host memory. During the step, the backend copies this buffer to the
  * arguments of `batch`. The function cuda_batch exists only for the table and always returns an
  * error. */
@@ -25,13 +25,13 @@ extern "C" {
 
 /* The control block, which lies in device memory. The backend writes it before each step. */
 typedef struct CudaControl {
-    int64_t step; /* number of the step, from 0 */
+    int64_t step; /* index of the step, from 0 */
     double lr;
     uint64_t seed; /* from which all random draws are derived */
 } CudaControl;
 
 /* A kernel that finds a fault stores it in the device word CudaContext.fault. The high bits have
- * the CudaFault, the low bits the number of the instruction (pc). If several faults occur, the
+ * the CudaFault, the low bits the index of the instruction (pc). If several faults occur, the
  * largest value stays. 0 means that there was none. */
 enum { CUDA_FAULT_PC_BITS = 28 };
 typedef enum CudaFault {
@@ -49,7 +49,7 @@ typedef struct CudaContext {
     uint32_t *fault;                              /* one word in device memory */
     void *tensor_encode; /* the driver's function cuTensorMapEncodeTiled, which
                             cuda_attention_hopper calls */
-    uint32_t pc;         /* number of the instruction, which a fault report names */
+    uint32_t pc;         /* index of the instruction, which a fault report names */
     uint32_t n_sms;
     uint64_t l2_bytes;           /* bytes of the L2 cache, which all multiprocessors share; 0: not
                                     known */

@@ -1,14 +1,15 @@
 /* Dropout: y = x / (1 - p) if a random draw keeps the element, and 0 if not. The draw depends only
- * on the element's number in the whole tensor, and has the same bits as on the CPU. */
+ * on the element's index in the whole tensor, and has the same bits as on the CPU. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise/fused.h"
 
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 
-/* Dimensions that are contiguous in the whole tensor are merged into one; the last dimension is a
- * row. Along one of them, the rank may have two separate chunks. The indices of elements from local
- * index `half` on are then larger by `jump` in the whole tensor. */
+/* Dimensions that are contiguous in the whole tensor are merged into one. The innermost merged
+ * dimension is a row, and has index 0 below. Along a dimension, the rank may have two separate
+ * chunks. From local index `half` on, an element's index in the whole tensor is then larger by
+ * `jump`. */
 typedef struct DropoutArgs {
     Array x, y;
     CudaDraw draw;
@@ -58,8 +59,8 @@ KERNEL(dropout_rows, DropoutArgs, DROPOUT_THREADS, DROPOUT_BLOCKS_PER_SM)
     }
 }
 
-/* Lists the dimensions from the inside to the outside; number 0 is a row. A dimension is merged
- * with the next inner one if this rank has the whole inner dimension. The elements of both are then
+/* Lists the dimensions from the inside to the outside; index 0 is a row. A dimension is merged with
+ * the next inner one if this rank has the whole inner dimension. The elements of both are then
  * contiguous in the whole tensor. */
 static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
 {

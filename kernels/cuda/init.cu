@@ -1,6 +1,5 @@
-/* Initial values of parameters. A value depends only on the element's number in the whole tensor,
- * so each thread draws its own values. Sums and products have the order of the CPU's code, in
- * fp64. */
+/* Initial values of parameters. A value depends only on the element's index in the whole tensor, so
+ * each thread draws its own values. Sums and products have the order of the CPU's code, in fp64. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/init.h"
 #include "kernels/cuda/launch.cuh"

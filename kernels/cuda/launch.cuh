@@ -40,7 +40,7 @@ static inline uint32_t fault_code(CudaFault fault, const CudaContext *cuda)
     return (uint32_t)fault << CUDA_FAULT_PC_BITS | cuda->pc;
 }
 
-/* The elements of x with global numbers lo to hi - 1 that this rank has: n elements from local
+/* The elements of x with global indices lo to hi - 1 that this rank has: n elements from local
  * index `from` on. */
 typedef struct Range {
     int64_t from, n;

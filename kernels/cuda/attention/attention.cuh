@@ -31,7 +31,7 @@ typedef struct AttentionArgs {
     int64_t position; /* global position of query 0, minus global position of key 0 */
     /* A rank's queries may be two separate chunks of the sequence. Then the second chunk begins at
      * local query `half`, and the chunks are `jump` tokens apart in the sequence. Otherwise half =
-     * S and jump = 0. A query with a larger number has a larger position. */
+     * S and jump = 0. A query with a larger index has a larger position. */
     int64_t half, jump;
     /* Numbers of heads (of all sequences) that blocks process at the same time, tile by tile (see
      * order_beside). The first is for kernels whose blocks hold queries, the second for kernels
@@ -42,9 +42,9 @@ typedef struct AttentionArgs {
     uint32_t causal, accumulate, drops;
     float grow; /* 1 / (1 - drop), by which dropout multiplies each score that it keeps */
     CudaDraw draw;
-    /* Dropout numbers the scores [b,s,g,r,T] of the whole sequences in row-major order. `place` is
-     * the number of the first local score. From one b to the next, this number grows by place_b,
-     * and so on for s, g and r. */
+    /* For dropout, the scores [b,s,g,r,T] of the whole sequences have indices in row-major order.
+     * `place` is the index of the first local score. From one b to the next, this index grows by
+     * place_b, and so on for s, g and r. */
     int64_t place, place_b, place_s, place_g, place_r;
 } AttentionArgs;
 
@@ -53,12 +53,12 @@ enum { ATTENTION_THREADS = 128, ATTENTION_WARPS = ATTENTION_THREADS / WARP };
 
 /* The tile of rows that a block computes. order_place assigns tiles to blocks. */
 typedef struct AttentionPlace {
-    int64_t first, b, g, r; /* number of the first row; sequence; group; query head in the group (0
+    int64_t first, b, g, r; /* index of the first row; sequence; group; query head in the group (0
                                if the rows are keys) */
-    int64_t head;           /* number of the query head in the sequence: g R + r */
+    int64_t head;           /* index of the query head in the sequence: g R + r */
 } AttentionPlace;
 
-/* Returns the tile of the block with number `block`. A caller may also pass a ticket, which is a
+/* Returns the tile of the block with index `block`. A caller may also pass a ticket, which is a
  * number that a block has drawn. The tensor has n rows, in tiles of `tile` rows. */
 DEVICE AttentionPlace attention_place_of(const AttentionArgs *a, uint32_t block, int64_t n,
                                          int64_t tile, int64_t heads_a_group, uint32_t beside,
@@ -153,7 +153,7 @@ DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
 }
 
 /* ---- tiles: matrices [rows, head] of 16-bit numbers in shared memory. A chunk is 16 bytes of a
- * row. The order of chunks differs from row to row. So chunks with the same number in eight
+ * row. The order of chunks differs from row to row. So chunks with the same index in eight
  * neighbouring rows lie in different banks and can be read at once. */
 
 DEVICE Shared tile_chunk(Shared tile, int head, int row, int chunk)

@@ -14,8 +14,8 @@ typedef struct KindsArgs {
     const float *lse;
     float *to_lse;
     int64_t B, S, T, G, R, E, V, N;
-    /* position: of query 0. From local query `half` on, positions are larger by `jump`, because a
-     * rank's queries may be two separate chunks of the sequence. */
+    /* position: the position of query 0. From local query `half` on, positions are larger by
+     * `jump`, because a rank's queries may be two separate chunks of the sequence. */
     int64_t position, half, jump;
     int64_t window;
     float scale, cap;

@@ -7,7 +7,7 @@
 
 #include "kernels/kernel.h"
 
-enum { PART_ALL = 2 }; /* used in place of a chunk's number: both chunks together */
+enum { PART_ALL = 2 }; /* used in place of a chunk's index: both chunks together */
 
 typedef struct PartCalls {
     OpKind op; /* OP_attention, or the op of its gradient */
@@ -112,7 +112,7 @@ static inline bool part_sees_none(const KernelArgs *args, PartChunk q, PartChunk
 }
 
 /* Returns true if one call can compute several chunks: there is no dropout, and all their queries
- * see the same keys. Sets *q and *k to the numbers of these chunks. */
+ * see the same keys. Sets *q and *k to the indices of these chunks. */
 static inline bool part_is_one_call(const KernelArgs *args, uint32_t *q, uint32_t *k)
 {
     const PartChunk q0 = part_chunk(args, 's', 0), q1 = part_chunk(args, 's', 1);

@@ -14,8 +14,8 @@ typedef struct PlainArgs {
 
 /* ---- one score ---- */
 
-/* These return the row of a tensor that belongs to a query and its head, or to a key and its
- * group. */
+/* These two functions return the index of the row of a tensor that belongs to a query and its head,
+ * or to a key and its group. */
 DEVICE int64_t plain_query(const AttentionArgs *a, const AttentionPlace *p, int64_t query,
                            int64_t r)
 {

@@ -105,7 +105,7 @@ DEVICE void F(store)(float (*x)[HEAD / 8][4], Shared tile, int row, uint16_t *to
 {
     int lane = (int)threadIdx.x % WARP;
     UNROLL for (int i = 0; i < 2 * TILES; i++)
-    { /* lane / 4 is the number of the row in each group of 8 rows */
+    { /* lane / 4 is the index of the row in each group of 8 rows */
         int at = row + i * 8 + lane / 4, m = i / 2, half = i % 2 * 2;
         UNROLL for (int n = 0; n < HEAD / 8; n++)
         {

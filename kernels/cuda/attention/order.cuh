@@ -28,8 +28,8 @@ static inline uint32_t order_beside(const CudaContext *cuda, int64_t bytes, int6
 }
 
 typedef struct OrderPlace {
-    uint32_t tile, head; /* number of the tile in its head; number of the head among the heads of
-                            all sequences */
+    uint32_t tile, head; /* index of the tile in its head; index of the head among the heads of all
+                            sequences */
 } OrderPlace;
 
 /* Returns the tile and the head that a block computes. The launch has one block for each of the

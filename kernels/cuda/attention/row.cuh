@@ -16,7 +16,7 @@ DEVICE float row_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
     return sum;
 }
 
-/* Adds 32 weighted rows of y to sum [n]. Lane l has the weight of row first + l step. */
+/* Adds 32 weighted rows of y to sum [n]. Lane l passes the weight of row first + l step. */
 DEVICE void row_add(float *sum, float weight, Array y, int64_t first, int64_t step, int64_t rows,
                     int64_t n)
 {

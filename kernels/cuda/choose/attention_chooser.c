@@ -108,8 +108,8 @@ static TimedChoice *find(const AttentionChooser *w, const char *name)
 }
 
 /* Takes the stored choice of a call. Returns false if there is none, or if the stored kernel cannot
- * compute this call. (The gradient in one kernel needs scratch memory, which two calls of one name
- * need not both have.) */
+ * compute this call. (The gradient in one kernel needs scratch memory. Of two calls with one name,
+ * only one may have it.) */
 static bool use_kept(const AttentionChooser *w, TimedChoice *call, OpKind op,
                      const KernelArgs *args, const CudaContext *cuda)
 {

@@ -2,9 +2,9 @@
  * kernels with mma.sync, the kernels with Hopper's own instructions (for the gradient: two kernels,
  * or one), and a library. Before the first step, each distinct call that Hopper's kernels accept is
  * timed once with each candidate, on separate memory. A candidate whose results differ from those
- * of the mma.sync kernel is not used. If timing is off, the mma.sync kernels compute such a call
- * unless it has a stored choice. Any other call is not timed: the library computes it if it accepts
- * the call, and otherwise the mma.sync kernels do. */
+ * of the mma.sync kernel is not used. If timing is off, such a call uses its stored choice, or the
+ * mma.sync kernels if there is none. Calls that Hopper's kernels do not accept are not timed. The
+ * library computes such a call if it accepts the call. If not, the mma.sync kernels compute it. */
 #ifndef TANDEM_KERNELS_CUDA_CHOOSE_ATTENTION_CHOOSER_H
 #define TANDEM_KERNELS_CUDA_CHOOSE_ATTENTION_CHOOSER_H
 

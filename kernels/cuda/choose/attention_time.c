@@ -106,9 +106,9 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
     return false;
 }
 
-/* Waits until the launched kernel ends, at most b->patience_s seconds. A kernel with barriers and
- * moving registers might never end on a new kind of device. After that, the process must not wait
- * for the device any more. */
+/* Waits until the launched kernel ends, at most b->patience_s seconds. A kernel with barriers, or
+ * one that moves registers between warps, might never end on a new kind of device. After that, the
+ * process must not wait for the device any more. */
 static bool wait_for(const AttentionBench *b, CudaAttentionKernel kernel, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;

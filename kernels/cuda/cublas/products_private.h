@@ -61,7 +61,7 @@ bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmu
  * product uses the plain kernel, and each part of a chain is launched by itself. */
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
-/* ---- products_time.c: sets *best to the number of the fastest of `n` algorithms, by median time
+/* ---- products_time.c: sets *best to the index of the fastest of `n` algorithms, by median time
  * on separate memory. *best is n if no algorithm could be timed for lack of memory. It is n + 1 if
  * the call is a chain whose parts are faster one by one. Returns false if the device failed. */
 typedef struct ProductAlgorithm {

@@ -30,7 +30,7 @@ typedef struct AttentionGraph {
     GraphBuilder builder; /* its descriptors must live as long as the plan */
     Descriptor plan;      /* cuDNN's execution plan; NULL: cuDNN does not accept this shape */
     uint32_t viable;
-    int64_t uid[MAX_ARGS]; /* number of each argument in the graph; 0: the argument is not in the
+    int64_t uid[MAX_ARGS]; /* id of each argument in the graph; 0: the argument is not in the
                               graph */
     int64_t uid_scale, uid_hidden;
     /* constants of the graph: the factor of the scores; the score of a key that a query may not

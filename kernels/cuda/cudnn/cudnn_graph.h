@@ -57,8 +57,8 @@ Descriptor cudnn_new(GraphBuilder *g, cudnnBackendDescriptorType_t type);
 void cudnn_set(GraphBuilder *g, Descriptor d, cudnnBackendAttributeName_t name,
                cudnnBackendAttributeType_t type, int64_t n, const void *values);
 bool cudnn_finalize(GraphBuilder *g, Descriptor d);
-/* Returns a tensor that lies in memory, that exists only between two operations, or that is a
- * single number which each launch passes by value. */
+/* Returns a tensor. Its kind says whether it lies in memory, exists only between two operations, or
+ * is a single number that each launch passes by value. */
 GraphTensor cudnn_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
                          const int64_t stride[GRAPH_DIMS], TensorKind kind);
 /* Adds the matrix product c = a b. */
@@ -72,9 +72,9 @@ void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, 
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
 /* Returns a finalised execution plan with the first engine configuration that can execute the
- * graph. Returns NULL if there is none, which is not an error. If `device` (the properties of a
- * device) is given instead of a handle, no plan is made. Then *viable gets the number of
- * configurations that the library accepts. */
+ * graph. Returns NULL if there is none, which is not an error. *viable gets the number of
+ * configurations that the library suggests. If `device` (the properties of a device) is given
+ * instead of a handle, no plan is made, and only *viable is set. */
 Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
 /* Destroys all descriptors of the builder except `kept`. */
 void cudnn_release(GraphBuilder *g, Descriptor kept);

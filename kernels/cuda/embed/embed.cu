@@ -1,5 +1,6 @@
-/* Copies the rows of a table that ids name. If the vocabulary is split over ranks, an id outside of
- * this rank's range gives zeros. An id outside of the whole vocabulary is a fault. */
+/* For each id, copies the row of a table that the id names. If the vocabulary is split over
+ * ranks, an id outside of this rank's range gives zeros. An id outside of the whole vocabulary
+ * is a fault. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

@@ -1,7 +1,7 @@
 /* The gradient of an embedding, with the same bits each time. Positions are sorted by token id.
  * The sort is stable: equal ids keep the order of positions. Then the sorted list is cut into
- * tiles. A block adds up the runs of equal ids in its tile. If a run crosses tiles, the tile in
- * which it begins later adds up the sums of all its tiles in order.
+ * tiles. A block adds up the runs of equal ids in its tile. If a run crosses tiles, a second kernel
+ * adds up the sums of its tiles in order. The block of the tile in which the run begins does this.
  *
  * The sort has one pass for each 8-bit digit of the ids. In a pass, tiles count their digits, one
  * block turns the counts into positions, and tiles store their entries at these positions. */
@@ -21,8 +21,8 @@ enum {
 };
 
 typedef struct Entry {
-    /* number of the row in this rank's table; at least the number of rows: the id belongs to
-     * another rank */
+    /* index of the row in this rank's table; if it is not below the number of rows, the id belongs
+     * to another rank */
     uint32_t key, position;
 } Entry;
 
@@ -209,7 +209,7 @@ KERNEL(run_tiles, RunArgs, RUN_THREADS, 4)
     }
 }
 
-/* If a run that crosses tiles begins in the block's tile, the block adds up the sums of its
+/* If a run that crosses tiles begins in the block's tile, the block adds up the sums of that run's
  * tiles. */
 KERNEL(run_joins, RunArgs, RUN_THREADS, 4)
 {

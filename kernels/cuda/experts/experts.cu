@@ -1,7 +1,8 @@
-/* Mixture of experts: copies tokens to the slots of experts, and back. A block computes one token
- * and first finds the rows that belong to the token's choices. Tokens are copied to these rows, and
- * on the way back these rows are added up, in the order of the token's choices. Slots without a
- * token are cleared by another kernel, so that each element is written exactly once. */
+/* Mixture of experts: copies tokens to the slots of experts, and back. A slot is a row of an
+ * expert's input, with room for one token. A block computes one token and first finds the rows that
+ * belong to the token's choices. Tokens are copied to these rows, and on the way back these rows
+ * are added up, in the order of the token's choices. Slots without a token are cleared by another
+ * kernel, so that each element is written exactly once. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -19,11 +20,11 @@ typedef struct ExpertsArgs {
     Array tokens, rows, weights; /* [b,S,k], [e,b,m,k], [b,S,K]; weights: may be missing and then
                                     are 1 */
     const int32_t *slots;        /* [b,S,K] */
-    int64_t sequences, per_sequence, choices;  /* b, S, K */
-    int64_t experts, rooms, width;             /* this rank's e, m and k; a room is a slot of an
-                                                  expert for one sequence */
-    int64_t start, valid;                      /* start: number of this rank's first expert; valid:
-                                                  how many of its experts are real */
+    int64_t sequences, per_sequence, choices; /* b, S, K */
+    int64_t experts, rooms, width;            /* this rank's e, m and k; a room is a slot of an
+                                                 expert for one sequence */
+    int64_t start, valid; /* start: index of this rank's first expert; valid: how many of its
+                             experts exist (the rest is padding) */
     int64_t capacity, first_room, valid_rooms; /* capacity: rooms of an expert on all ranks
                                                   together; first_room, valid_rooms: this rank's
                                                   range */
@@ -178,7 +179,8 @@ DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, 
     }
 }
 
-/* Sets rows that no choice fills to 0. A block clears some slots of one expert for one sequence. */
+/* Clears the rows that no choice fills. A block clears some slots of one expert for one
+ * sequence. */
 KERNEL(experts_clear, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     SHARED(uint32_t, filled);

@@ -1,6 +1,8 @@
-/* Mixture of experts: routing. The kernels for topk and route use a warp for each token. The kernel
- * for slots uses a warp for each expert of each sequence. This warp goes through all choices of the
- * sequence in order and numbers the choices of its expert. So no warp waits for another one. */
+/* Mixture of experts: routing. The kernels for topk and route use a warp for each token. The
+ * kernel for slots uses a warp for each expert of each sequence. This warp goes through all
+ * choices of the sequence in order. It gives the choices of its expert the expert's slots, one
+ * after another. A slot is a row of the expert's input, with room for one token. So no warp
+ * waits for another one. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -22,7 +24,7 @@ typedef struct RouteArgs {
 /* ---- which experts a token chooses ---- */
 
 /* Returns a key by which experts are ordered: larger for a larger logit, and for equal logits
- * larger for the expert with the smaller number. A key is neither 0 nor UINT64_MAX. NaN counts as
+ * larger for the expert with the smaller index. A key is neither 0 nor UINT64_MAX. NaN counts as
  * the largest logit, so that it reaches the result. */
 DEVICE uint64_t topk_key(float x, int64_t e)
 {

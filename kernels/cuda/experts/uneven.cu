@@ -1,8 +1,8 @@
 /* Mixture of experts without a fixed number of slots for each expert (see
  * planner/ir/layout/rows.h). Kernels copy tokens to rows and back, multiply uneven groups of rows,
- * and add biases. Rows are ordered by expert, and within an expert by sequence. So the number of
- * the first row of an expert and sequence is the sum of all counts before it. Memory after the last
- * row is set to zero. */
+ * and add biases. Rows are ordered by expert, and within an expert by sequence. So the index of the
+ * first row of an expert and sequence is the sum of all counts before it. Memory after the last row
+ * is set to zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -10,10 +10,9 @@
 enum {
     UNEVEN_THREADS = 256,
     UNEVEN_WARPS = UNEVEN_THREADS / WARP,
-    UNEVEN_TILE = 64,               /* rows, and columns, of the part of a product that a block
-                                       computes */
-    UNEVEN_CHUNK = 16,              /* numbers of the summed index that are in shared memory at a
-                                       time */
+    UNEVEN_TILE = 64,  /* rows, and columns, of the part of a product that a block
+                          computes */
+    UNEVEN_CHUNK = 16, /* values of the summed index that are in shared memory at a time */
     UNEVEN_SIDE = UNEVEN_TILE / 16, /* rows, and columns, that a thread computes */
     UNEVEN_BLOCKS = 4096
 };
@@ -47,8 +46,9 @@ DEVICE int64_t rows_before(const int32_t *counts, int64_t n)
     return warp_count(sum);
 }
 
-/* Returns the row of a slot. A warp computes it. Returns -1 if the choice was dropped or the row
- * belongs to another rank. */
+/* Returns the row of a slot. (A choice's slot states its expert and its place among the expert's
+ * choices.) A warp computes it. Returns -1 if the choice was dropped or the row belongs to another
+ * rank. */
 DEVICE int64_t uneven_row(const UnevenArgs *a, int64_t sequence, int32_t slot)
 {
     if (slot < 0) return -1;

@@ -47,8 +47,9 @@ static bool forward(OpKind op, const KernelArgs *args, const CudaContext *cuda, 
     FieldArgs p = field_args(args, 0);
     field_windows(op, args, &p);
     p.terms = p.c * p.taps;
-    p.some = p.adds && op_of_rows(op) != OP_none; /* otherwise all rows are written, and the rows
-                                                     that this op does not compute become zero */
+    p.some =
+        p.adds && op_of_rows(op) != OP_none; /* if this is false, all rows are written, and the rows
+                                                that this op does not compute become zero */
     if (p.some) p.outputs = p.batch * p.groups * p.n * p.n_rows * p.w.n;
     return p.outputs == 0 || conv_launch(p, cuda, error);
 }

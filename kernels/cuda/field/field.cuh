@@ -103,7 +103,7 @@ DEVICE bool field_real(const FieldArgs *a, int64_t i)
     return i % a->points / a->w.n < a->h.valid && i % a->w.n < a->w.valid;
 }
 
-/* Returns the local number of the row of x that has global number r. Returns -1 if that row is zero
+/* Returns the local index of the row of x whose global index is r. Returns -1 if that row is zero
  * padding. */
 DEVICE int64_t field_held(const FieldAlong *x, int64_t r)
 {
@@ -162,8 +162,9 @@ DEVICE int64_t field_place(const FieldArgs *a, int64_t i)
     return a->some ? i / here * a->points + field_point(a, i % here) : i;
 }
 
-/* Reads element `at` of plane `plane` of x. The rows before and after the rank's own rows may lie
- * in two strips: first strip 0 of all planes, then strip 1 of all planes. */
+/* Reads element `at` of plane `plane` of x. The rows before and after the rank's own rows come from
+ * its neighbours. They may lie in two strips: first strip 0 of all planes, then strip 1 of all
+ * planes. */
 DEVICE float field_read(const FieldArgs *a, int64_t plane, int64_t at)
 {
     int64_t row = at / a->w.rows - a->held.before, column = at % a->w.rows;
@@ -174,8 +175,9 @@ DEVICE float field_read(const FieldArgs *a, int64_t plane, int64_t at)
     return read_one(a->in[2], (plane * a->held.strip + line) * a->w.rows + column);
 }
 
-/* Finds the output row *o whose tap i reads row v of the field and reads it as local row r. (v may
- * lie beyond an end of the field.) Returns false if there is no such output row. */
+/* Finds the output row *o whose tap i reads row v of the field, where this rank holds row v as its
+ * local row r. (v may lie beyond an end of the field.) Returns false if there is no such output
+ * row. */
 DEVICE bool field_reader(const FieldAlong *x, int64_t v, int64_t i, int64_t r, int64_t *o)
 {
     int64_t at = v + x->before - i * x->dilation;

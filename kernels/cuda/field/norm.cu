@@ -1,7 +1,7 @@
 /* Norms of fields, and biases of channels. kernels/cpu/field/norm.c has the formulas. */
 #include "kernels/cuda/field/field.cuh"
 
-/* Returns the group of the plane with number b C + c. */
+/* Returns the group of the plane with index b C + c. */
 DEVICE int64_t norm_group(const FieldArgs *a, int64_t plane)
 {
     return plane / (a->c / a->groups);
@@ -51,8 +51,8 @@ DEVICE float channels_mean(const FieldArgs *a, int64_t k, int64_t c)
 }
 FIELD_SUM(channels_mean)
 
-/* Returns the squared distances from the mean (in[1]), summed over all channels: the sum's only
- * term. */
+/* Returns 1 / deviation of point k over its channels, which is the sum's only term. in[1] holds the
+ * mean. */
 DEVICE float channels_r(const FieldArgs *a, int64_t k, int64_t t)
 {
     float sum = 0, mean = read_one(a->in[1], k);

@@ -8,7 +8,7 @@
  * distances. */
 
 typedef struct WindowPlace {
-    int64_t head, window, point; /* head: number of the head among the heads of all samples */
+    int64_t head, window, point; /* head: index of the head among the heads of all samples */
 } WindowPlace;
 
 DEVICE int64_t window_point(const FieldArgs *a, int64_t window, int64_t i)
@@ -143,8 +143,9 @@ KERNEL(window_grad_kernel, WindowGrad, FIELD_THREADS, 1)
 
 /* ---- tables of bias ---- */
 
-/* Returns which number of the table element [x,y,l,m] of the bias uses: the one for the difference
- * of the two points' positions. A window has `taps` points, w.kernel of them in a row. */
+/* Returns the index of the table's number that element [x,y,l,m] of the bias uses. It depends only
+ * on the difference of the two points' positions. A window has `taps` points, w.kernel of them in a
+ * row. */
 DEVICE int64_t bias_place(const FieldArgs *a, int64_t i)
 {
     int64_t Y = a->w.kernel, X = a->taps / Y, t = i % Y, s = i / Y % X;

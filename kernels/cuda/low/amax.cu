@@ -134,8 +134,9 @@ static bool amax_launch(const KernelArgs *args, Array x, int64_t rows, int64_t c
     return LAUNCH(amax_end, ceil_div(n, AMAX_THREADS / WARP), AMAX_THREADS, 0, end, cuda, error);
 }
 
-/* Returns true if the op finds the largest magnitude of each row, false if of each column. The op
- * alone decides, because cuda_amax_workspace does not know the sizes by letter. */
+/* Returns true if the op finds the largest magnitude of each row, and false if it finds that of
+ * each column. The op alone decides, because cuda_amax_workspace does not know the sizes by
+ * letter. */
 static bool amax_by_rows(OpKind op)
 {
     return op == OP_amax || op == OP_amax_range || op == OP_amax_of_tokens ||

@@ -18,8 +18,8 @@ enum {
     TURN_GROUPS = TURN_TILE / TURN_OUT                  /* threads along a row of the output */
 };
 
-/* How a number is scaled. moved: not at all. all: by one factor for the whole matrix. rows,
- * columns: by the factor of its row or column. */
+/* How numbers are scaled. TURN_moved: they are not scaled. TURN_all: the whole matrix has one
+ * factor. TURN_rows, TURN_columns: each row, or each column, has its own factor. */
 typedef enum TurnScale { TURN_moved, TURN_all, TURN_rows, TURN_columns } TurnScale;
 
 typedef struct TurnArgs {

@@ -1,6 +1,7 @@
 /* Changes a dimension that is split over ranks from contiguous rows to strided rows, or back.
  * stride_pack copies the pieces for each rank into the message to that rank; stride_unpack puts the
- * pieces of received messages in order. An output element is one input element, or zero. */
+ * pieces of received messages in order. A piece is a group of rows that always move together. An
+ * output element is one input element, or zero. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 

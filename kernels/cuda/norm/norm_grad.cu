@@ -62,7 +62,7 @@ DEVICE bool sums_in_shared(const bool half, const NormGradArgs *a)
     return half || a->in_shared;
 }
 
-/* Returns the index in shared memory of a column's sum; k is the column's number in its group of
+/* Returns the index in shared memory of a column's sum; k is the column's index in its group of
  * eight. Sums with the same k are stored together, so that the lanes of a warp use different banks.
  * Each k is shifted by 4 more banks, so that lanes with neighbouring columns use different banks,
  * too. */
@@ -196,8 +196,8 @@ KERNEL(norm_grad_rows_half, NormGradArgs, GRAD_THREADS, 4)
     norm_grad_block(true, &a, shared);
 }
 
-/* Returns how the rows are divided. At most a warp computes a row of up to 1024 elements. A block
- * then has several groups of threads, each with its own sums. */
+/* Returns how the rows are divided. For a row of up to 1024 elements, these are at most the threads
+ * of one warp. A block then has several groups of threads, each with its own sums. */
 static Rows grad_rows(int64_t n, int64_t width)
 {
     int64_t eights = ceil_div(width, EIGHT);

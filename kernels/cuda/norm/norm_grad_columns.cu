@@ -13,7 +13,7 @@ enum {
     COLUMN_STAGES = 2, /* pairs of rows in shared memory at the same time, for each group */
     COLUMN_VALUES = 4, /* values that are summed over the threads of a row: two for each of these
                           rows */
-    /* numbers of shared memory that column_sums needs */
+    /* number of floats in shared memory that column_sums needs */
     HELD_VALUES = 2 * COLUMN_THREADS / WARP * COLUMN_VALUES,
     COLUMN_SMS = 132 /* the H100's number of multiprocessors, used on all devices so that all give
                         the same bits */

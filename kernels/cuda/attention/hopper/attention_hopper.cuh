@@ -44,7 +44,7 @@ DEVICE void F(produce)(const HopperForwardArgs *h, HopperShared s, const Attenti
 }
 
 /* Returns how many tiles of 8 columns the unit for exponentials computes for row 0 or row 1 of the
- * thread. Multiplications compute the others. All of those belong to row 0, because the
+ * thread. Multiplications compute the others. These tiles all belong to row 0, because the
  * multiplications for row 0 can run while the unit works on row 1. */
 DEVICE int F(by_unit)(int row)
 {

@@ -19,8 +19,8 @@ enum {
     HOPPER_REGISTERS = 168,
     HOPPER_PRODUCER_REGISTERS = 24,
     HOPPER_CONSUMER_REGISTERS = 240,
-    /* number of the first warpgroup's barrier for turns; the warpgroups use barriers 1 and 2 for
-     * themselves */
+    /* id of the barrier for the first warpgroup's turns; the second one's has the next id; the
+     * warpgroups use barriers 1 and 2 for themselves */
     HOPPER_TURN = 3
 };
 
@@ -124,8 +124,8 @@ DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
     return attention_visible(a, (last < a->S ? last : a->S) - 1);
 }
 
-/* Returns `limit`. A query that is q tokens behind query 0 sees the block's first limit + q keys
- * (at most all of them). */
+/* Returns how many of the block's keys query 0 sees. With a causal mask, this may be negative. A
+ * query that is q tokens behind query 0 sees q more of them, at most all. */
 DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t most = 2 * HOPPER_ROWS, least = -INT64_C(0x7fffffff);

@@ -22,10 +22,10 @@ typedef struct HopperGradArgs {
 
 static_assert(GRAD_ADDERS == 2, "attention_hopper_grad.cuh starts two adding threads");
 
-/* Addresses in shared memory, after the barriers of the ring. All but `ticket`, the block's ticket,
- * are barriers. A phase of scores_full ends when dS of a tile is stored. A phase of sums_full (one
- * barrier for each adding thread) ends when the block's share of dQ is stored, and a phase of
- * sums_empty when that share has been read. */
+/* Addresses in shared memory, after the barriers of the ring. `ticket` leads to the block's ticket,
+ * and the others lead to barriers. A phase of scores_full ends when dS of a tile is stored. A phase
+ * of sums_full (one barrier for each adding thread) ends when the block's share of dQ is stored,
+ * and a phase of sums_empty when that share has been read. */
 typedef struct GradBarriers {
     Shared scores_full, sums_empty, sums_full, ticket;
 } GradBarriers;
@@ -63,9 +63,9 @@ DEVICE void grad_begin(const HopperGradArgs *h, HopperShared s)
     __syncthreads();
 }
 
-/* grad_group returns the number of the calling thread's computing warpgroup, 0 or 1. grad_row
- * returns the number of the thread's first row among the block's 128 keys. Each call reads the
- * number of the thread again, so that no result occupies a register between calls. */
+/* grad_group returns the index of the calling thread's computing warpgroup, 0 or 1. grad_row
+ * returns the index of the thread's first row among the block's 128 keys. Each call reads the
+ * thread's index again, so that no result occupies a register between calls. */
 DEVICE int grad_group(void)
 {
     return thread_again() / WARPGROUP - 1;
@@ -83,8 +83,9 @@ typedef struct GradWork {
     GradWalk walk;
 } GradWork;
 
-/* Reads the ticket again in each kind of warp (volatile). Otherwise the compiler would read it
- * once. Fetching and adding threads would then keep registers that only the other kind needs. */
+/* Reads the ticket again at each call (volatile): fetching, adding and computing warps each call
+ * this function. If the compiler read the ticket once for all of them, each kind would keep values
+ * in registers that only another kind needs. */
 DEVICE uint32_t grad_ticket(HopperShared s)
 {
     return *(const volatile uint32_t *)shared_pointer(grad_barriers(s).ticket);
@@ -98,7 +99,7 @@ DEVICE GradWork grad_work(const HopperGradArgs *h, uint32_t ticket, int columns)
     return w;
 }
 
-/* A tile of queries: its head, its number among the tiles of that head, and its number among the
+/* A tile of queries: its head, its index among the tiles of that head, and its index among the
  * tiles of all heads. */
 typedef struct GradStep {
     int head, tile, of_all;

@@ -152,8 +152,8 @@ DEVICE void F(hand_over)(const float dq[GRAD_SUMS], HopperShared shared, int gro
     if (thread % WARP == 0) barrier_arrive(barriers.sums_full + i % GRAD_ADDERS * 8);
 }
 
-/* Stores dS, rounded, for the products of both warpgroups. The number of the chunk is combined by
- * exclusive-or last, so that the compiler derives all addresses from a single one. */
+/* Stores dS, rounded, for the products of both warpgroups. The index of the chunk enters the
+ * address last, by exclusive-or, so that the compiler derives all addresses from a single one. */
 DEVICE void F(keep)(uint32_t ds[COLUMNS / 16][4], HopperShared shared, int row, int i)
 {
     const int lane = (int)threadIdx.x % WARP;
@@ -220,10 +220,10 @@ DEVICE void F(first_scores)(F(State) * state, HopperShared shared)
     products_wait(0);
 }
 
-/* Runs in one warpgroup and processes the queries in slot i, whose S^T is there. Then it computes
- * S^T of slot `next`. It is a function because an array declared in the body of the loop would
- * occupy registers from one tile to the next. For the same reason, S^T of the next tile has an
- * array of its own. */
+/* Runs in one warpgroup and processes the queries in slot i, whose S^T was computed before. Then it
+ * computes S^T of slot `next`. It is a function because an array declared in the body of the loop
+ * would occupy registers from one tile to the next. For the same reason, S^T of the next tile has
+ * an array of its own. */
 DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, HopperShared shared, int limit,
                         int i, int next)
 {

@@ -10,7 +10,7 @@
 /* lse and delta have one number for each query and head, in the order [B, G R, S]. dq holds sums of
  * dQ by tiles of queries, in the order in which attention_hopper_grad.cuh hands them over. turns
  * has a counter for each tile of queries: how many blocks have added to that tile. Blocks draw
- * their numbers from *ticket. */
+ * their tickets from *ticket (grad_begin). */
 typedef struct GradScratch {
     float *delta, *lse, *dq;
     uint32_t *turns, *ticket;
@@ -42,11 +42,11 @@ static inline GradScratch grad_scratch(const AttentionArgs *a, int head)
     return s;
 }
 
-/* The tiles of queries that a block of keys reads. They are tiles first to end - 1 of each head of
- * the group. All heads together have `n` of them. A tile of queries has the same number for all
- * blocks. Fewer queries see later keys, so every block before this one also reads the tiles that
- * this block reads. So the n-th block that adds to a tile of queries holds the n-th tile of
- * keys. */
+/* The tiles of queries that a block of keys reads. They are tiles first to end - 1 of each head
+ * of the group. All heads together have `n` of them. A tile of queries has the same index for
+ * all blocks. Fewer queries see later keys, so every block before this one also reads the tiles
+ * that this block reads. So the i-th block that adds to a tile of queries holds the i-th tile
+ * of keys. */
 typedef struct GradWalk {
     int first, end, n;
 } GradWalk;

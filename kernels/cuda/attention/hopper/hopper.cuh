@@ -20,9 +20,9 @@
  * at x ^ (x >> 7 & 7) << 4. Eight rows, 1024 bytes, are one pattern, and the address of a tile is a
  * multiple of 1024. Let k be the index that a product sums over. If k runs along a row
  * (MATRIX_rows), the stride offset leads from eight rows to the next eight rows, and the leading
- * offset is unused. The next 16 numbers of k then begin 32 bytes later. If k runs from row to row
- * (MATRIX_columns; the manual calls B "transposed"), the stride offset leads from eight numbers of
- * k to the next eight. The leading offset then leads from 64 columns to the next 64.
+ * offset is unused. The next 16 values of k then begin 32 bytes later. If k runs from row to row
+ * (MATRIX_columns; the manual calls B "transposed"), the stride offset leads from eight values of k
+ * to the next eight. The leading offset then leads from 64 columns to the next 64.
  *
  * Barriers (mbarrier). A phase of a barrier ends after as many arrivals as barrier_init stated and
  * after all announced bytes have arrived. Then the next phase begins. barrier_wait(b, parity)
@@ -271,7 +271,8 @@ DEVICE void products_commit(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until all groups of products have ended but the latest `groups` (a constant). */
+/* Waits until all older groups of products have ended. The latest `groups` of them (a constant) may
+ * still run. */
 #define products_wait(groups)                                                                      \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
 
@@ -318,7 +319,7 @@ PRODUCT_ROWS_128(bf16, "bf16")
 PRODUCT_ROWS_128(f16, "f16")
 
 /* D = A B, or D += A B if `add` is 1. A row in shared memory, both of A and of B, belongs to one
- * number of k (MATRIX_columns for both). */
+ * value of k (MATRIX_columns for both). */
 #define PRODUCT_TURNED(type, ptx)                                                                  \
     DEVICE void product_turned_64_##type(float d[32], uint64_t a, uint64_t b, int add)             \
     {                                                                                              \
@@ -331,7 +332,7 @@ PRODUCT_ROWS_128(f16, "f16")
 PRODUCT_TURNED(bf16, "bf16")
 PRODUCT_TURNED(f16, "f16")
 
-/* D += A B with A in registers. A row of B in shared memory belongs to one number of k
+/* D += A B with A in registers. A row of B in shared memory belongs to one value of k
  * (MATRIX_columns). */
 #define PRODUCT_COLUMNS(type, ptx, n, registers, names, a0, a1, a2, a3, at_b, add)                 \
     DEVICE void product_columns_##n##_##type(float d[registers], const uint32_t a[4], uint64_t b)  \
