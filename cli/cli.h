@@ -265,7 +265,8 @@ bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only);
 /* Returns the sizes of a mesh: "dp_shard 8 x tp 2", or "1 rank". */
 const char *mesh_text(Arena *arena, const Mesh *mesh);
-/* Like mesh_text, but a mesh with folded experts is shown as the script gives it, without ep. */
+/* Like mesh_text, but if experts are folded (ep uses ranks of other axes again), the mesh is shown
+ * as the script gives it, without ep. */
 const char *plan_mesh_text(Arena *arena, const PlanFile *file);
 /* If experts are folded: prints a line that names the ranks over which they are divided. */
 void report_folded(Cli *cli, const Config *config);

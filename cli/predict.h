@@ -12,7 +12,8 @@ typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT 
 
 /* The size of errors: quantiles of |predicted / measured - 1| over a class of measurements. */
 typedef struct ErrorBar {
-    /* profile and GPU of the measurements; NULL: the size of the error is unknown */
+    /* the framework's profile (the name of its runtime settings) and the GPU of the measurements;
+     * NULL: the size of the error is unknown */
     const char *profile, *gpu;
     /* if the error is unknown: profile and GPU of the measurements most like the plan;
      * NULL: none */
@@ -63,8 +64,8 @@ void predict_fits(Cli *cli, const PlanFile *file, const Prediction *prediction);
 
 /* ---- trust.c */
 /* Returns how far a prediction can be trusted. machine: the machine whose measurements are used;
- * NULL: none. All published runs used other frameworks, and were predicted under the profiles of
- * these. So they give no error for a plan without a profile. */
+ * NULL: none. A plan without a profile runs on Tandem's own executor. No published run did, so
+ * these runs give no error for such a plan. */
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);

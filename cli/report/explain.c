@@ -26,7 +26,8 @@ typedef struct Tried {
 
 typedef struct Explained {
     SimReport report;
-    /* [i]: the step's time if the i-th communication of the critical path takes no time */
+    /* without_ps[i]: the step's time if the i-th communication of the critical path takes no
+     * time */
     Ps without_ps[MOST_FREED];
     LIST(Tried) tried;
 } Explained;
@@ -171,8 +172,9 @@ static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
     table_print(&t, &cli->out);
 }
 
-/* Returns what limits a kind of kernels: the peak rate or the memory bandwidth, whichever they come
- * closer to. Kernels that reach less than 30 % of both are limited by latency. */
+/* Returns the limit of a kind of kernels: "compute" if they come closer to the peak rate, "memory"
+ * if they come closer to the memory bandwidth. Kernels that reach less than 30 % of both are
+ * limited by latency. */
 static const char *bound_of(const KindRow *row)
 {
     if (row->of_peak < .3 && row->of_memory < .3) return "latency";

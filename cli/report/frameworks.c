@@ -30,7 +30,8 @@ typedef struct FrameworkAnswer {
     bool could; /* false if the framework cannot run the plan */
     bool is_new;
     Hash128 key; /* the key under which the store has this answer */
-    /* what the answer was made from; if the store had the answer, only the scripts are set */
+    /* the settings and scripts from which the answer was made; if the store had the answer, only
+     * the scripts are set */
     Recipe recipe;
 } FrameworkAnswer;
 typedef LIST(FrameworkAnswer) Answers;
@@ -44,7 +45,7 @@ static bool could_run(const Config *c, const Profile *profile)
     return false;
 }
 
-/* What all answers have in common: the plan, and what is asked about it. */
+/* The facts that all answers share: the plan, and the question about it. */
 typedef struct Question {
     Cli *cli;
     const PlanFile *file;

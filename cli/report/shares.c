@@ -32,13 +32,13 @@ static Senders senders_of(const Graph *g, Arena *arena)
 }
 
 typedef struct Shares {
-    LIST(double) at; /* [layer][rank]: the number of rows */
+    LIST(double) at; /* the number of rows of each rank in each layer: [layer][rank] */
     uint32_t ranks, n_layers;
     double sum; /* sum over layers of the busiest rank's load */
 } Shares;
 
 /* Adds a layer, and returns the load of its busiest rank. The experts of one rank have consecutive
- * numbers. */
+ * indices. */
 static double add_layer(Shares *s, const double *chosen, int64_t experts, Arena *arena)
 {
     const uint32_t first = s->at.n, ranks = s->ranks;
@@ -111,7 +111,7 @@ double shares_drawn(const PlanFile *file, uint32_t ranks, Arena *arena, RowLoads
     const Senders s = senders_of(&plan->graph, arena);
     const size_t most = (size_t)experts_most(&plan->graph) + 1;
     double *chosen = arena_array(arena, most, sizeof *chosen);
-    /* [expert]: the last token that chose it */
+    /* for each expert, the last token that chose it */
     uint64_t *last = arena_array(arena, most, sizeof *last);
     Shares shares = {.ranks = ranks};
     uint64_t left = MOST_DRAWS;

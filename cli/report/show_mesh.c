@@ -106,7 +106,8 @@ static void show_ranks(const View *v, Rank first, Rank end)
 {
     const char *heads[AXIS_NAMES + 6];
     uint32_t n = 0;
-    /* folded experts have columns of their own, so the axis ep is left out */
+    /* folded experts (ep uses ranks of other axes again) have columns of their own, so the axis ep
+     * is left out */
     const AxisNames left_out = v->fold.ep > 1 ? axes_with(AXIS_FOLDS) : 0;
     heads[n++] = ">rank";
     heads[n++] = ">node";

@@ -60,7 +60,8 @@ static int by_merit(const void *a, const void *b)
     return x->index < y->index ? -1 : 1;
 }
 
-/* Returns the order in which rows can be ranked: that of --by, unless no row has its number. */
+/* Returns the order in which rows can be ranked. It is that of --by, or tokens per second if no row
+ * has the number that --by needs. */
 static RankBy possible_order(const SweepRows *rows)
 {
     const bool lacks =

@@ -1,8 +1,8 @@
 /* Estimates how far a prediction can be trusted. The estimate is printed with every prediction and
  * stored with the run. It contains the source of the costs, their date, and the errors of similar
- * predictions. Under a profile, these are the errors of published runs of this profile on this GPU.
- * If there are too few such runs the error is unknown, because errors of other runs would say
- * nothing about this one. */
+ * predictions. Under a profile (a framework's runtime settings), these are the errors of published
+ * runs of this profile on this GPU. If there are too few such runs the error is unknown, because
+ * errors of other runs would say nothing about this one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -197,8 +197,8 @@ Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *
     return trust;
 }
 
-/* Returns the kind of a machine on which no measurements of collectives by size were published, or
- * NULL for other machines. */
+/* If no measurements of collectives by size were published for such a machine, returns words for
+ * its kind. Returns NULL for other machines. */
 static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
 {
     if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)

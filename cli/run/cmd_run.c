@@ -290,8 +290,8 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
               id, cli->options.db, prediction->id);
 }
 
-/* Drops the diagnostics of all processes but the first, because all of them find the
- * same problems. */
+/* Called in processes other than the first. Drops diagnostics about problems that all processes
+ * find, because the first process reports these. */
 static void drop_shared(Cli *cli)
 {
     static const char *const shared[] = {"not-finite",    "plan-mismatch",  "version-mismatch",

@@ -153,8 +153,8 @@ static void add_collective(Arena *arena, const Program *from, const Instr *in, u
     }
 }
 
-/* Makes a plan that consists of collectives. Instruction 1 + REPEATS * k + r is run number r of
- * missing collective k. */
+/* Makes a plan that consists of collectives. Instruction 1 + REPEATS * k + r is run r of missing
+ * collective k. */
 static Plan *collectives_plan(const Plan *plan, const Needs *needs, Arena *arena)
 {
     Plan *m = arena_alloc(arena, sizeof *m);

@@ -66,11 +66,11 @@ typedef struct Steps {
     uint64_t bytes;     /* size of the arena [bytes] */
     uint64_t written;   /* each step writes only the arena's bytes before this offset */
     uint32_t n_steps;   /* number of steps of the whole training, including those before --load */
-    uint32_t first;     /* number of this run's first step; above 0 after --load */
+    uint32_t first;     /* index of this run's first step; above 0 after --load */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;
-    uint32_t traced; /* number of the step that is traced, which makes this step slower */
+    uint32_t traced; /* index of the step that is traced; tracing makes this step slower */
 } Steps;
 void steps_add(void *self, const StepRow *row, uint64_t tokens);
 /* Returns the median time of a step. Leaves out the first two steps, and the traced step if others

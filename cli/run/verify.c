@@ -47,7 +47,7 @@ static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config
     return session_read(file->path, &read, cli->arena, config, graph, &cli->diag);
 }
 
-/* dtypes NULL: all tensors are fp64. */
+/* If `dtypes` is NULL, all tensors are fp64. */
 static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtypes)
 {
     Config *config = arena_alloc(cli->arena, sizeof *config);
@@ -105,7 +105,7 @@ static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, Ve
     return true;
 }
 
-/* Names the tensors that stay the same during the comparison, which therefore proves nothing about
+/* Names the tensors that stay the same during the comparison. The comparison proves nothing about
  * them. */
 static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 {
@@ -194,7 +194,8 @@ static bool is_low(const Plan *plan)
     return false;
 }
 
-/* Makes two plans in other dtypes than fp64: the scaled-down plan, and the plan for one rank. */
+/* Makes two plans in the given dtypes instead of fp64: the scaled-down plan, and the plan for one
+ * rank. */
 static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const Plan **one)
 {
     PlanOptions options = {

@@ -172,8 +172,8 @@ static const char *command_of(Cli *cli, const char *head, const char *folder, co
 }
 
 /* Returns the path of a script below the folder of its plan or of the library. Returns NULL if it
- * is in another folder, as only a store from another program says. `plan` is the script of the
- * plan. */
+ * is in another folder. Only a store that another program wrote can say so. `plan` is the script of
+ * the plan. */
 static const char *path_below(const RecipeScript *s, const RecipeScript *plan)
 {
     const char *slash = strrchr(plan->name, '/'), *path = s->name;

@@ -20,7 +20,7 @@ typedef struct Sweep {
      * read */
     const Config *plan;
     uint32_t n_plans;
-    /* [plan] the number of the combination of settings among all combinations of --try */
+    /* for each plan, the index of its combination of settings among all combinations of --try */
     uint32_t *combination;
 } Sweep;
 

@@ -13,7 +13,7 @@ static const uint32_t MOST_NODES = 16384;
 
 typedef struct GpuQuestion {
     Cli *cli;
-    uint32_t nodes[MOST_NUMBERS]; /* [n]: the numbers of nodes, in increasing order */
+    uint32_t nodes[MOST_NUMBERS]; /* the n numbers of nodes, in increasing order */
     TextList settings[MOST_NUMBERS];
     uint32_t n;
     SweepRows rows;

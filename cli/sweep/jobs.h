@@ -8,7 +8,7 @@
 
 enum { MOST_JOBS = 64 };
 typedef struct Worker {
-    /* index: number of this process; the process does the items index, index + n_jobs, index + 2
+    /* index: index of this process; the process does the items index, index + n_jobs, index + 2
      * n_jobs, ... */
     uint32_t index, n_jobs;
     FILE *file; /* the parent can read the data that the process writes here */

@@ -61,9 +61,8 @@ static bool predict_point(const Decider *decider, Cli *one, const Config *config
     return predict(one, *file, decider->store, &options, true, prediction);
 }
 
-/* Enters the speed of a point that fits into the list of best speeds. A search will probably report
- * such a point, so its plan is proven now. If the proof fails, the search repeats and reports it.
- */
+/* Adds the speed of a fitting point to the list of best speeds. A search will probably report such
+ * a point, so its plan is proven now. If the proof fails, the search repeats and reports it. */
 static void enter(const Decider *decider, Cli *one, const PlanFile *file, json_t *row)
 {
     const PointJob *job = decider->job;
@@ -204,7 +203,7 @@ static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *r
     free(text);
 }
 
-/* Makes the command of a point, whose results are written to no output of the sweep. */
+/* Makes a copy of the command for one point. Its results do not go to the output of the sweep. */
 static void begin_point(const PointJob *job, Arena *arena, Cli *one)
 {
     *one = *job->cli;

@@ -37,7 +37,7 @@ typedef struct PointJob {
     Cli *cli;
     const char *path;
     uint32_t n;
-    /* [n] settings of each point, such as "mesh.tp=4", in addition to those of --set */
+    /* settings of each of the n points, such as "mesh.tp=4", in addition to those of --set */
     TextList *settings;
     int64_t sweep; /* the sweep's number in the store; 0: it is not stored */
     bool unproven; /* skips the proofs: sweeps and searches prove only their winners */
@@ -57,7 +57,7 @@ typedef struct PointJob {
     BestSpeeds *fastest; /* the best speeds so far, if proves_best; otherwise NULL */
     /* true if no point is to be simulated; points that no bound rules out stay open */
     bool bounds_only;
-    const SweepRow *bound; /* [n] the bounds of all points; NULL: they are not known yet */
+    const SweepRow *bound; /* the bounds of all n points; NULL: they are not known yet */
     _Atomic uint32_t *next;
     uint32_t *order, n_order; /* the points to simulate, in this order */
     /* [n_pieces + 1]: the indices in `order` at which pieces of work begin. One process simulates

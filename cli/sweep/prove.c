@@ -3,8 +3,8 @@
  * lose. */
 #include "cli/sweep/point.h"
 
-/* Reports the warnings that the proof of a row gave, but not its simulation. The report of the
- * sweep prints only warnings that all rows have, so it would leave these out. */
+/* Reports the warnings that came from the proof of a row and not from its simulation. The report of
+ * the sweep prints only warnings that all rows have, so it would leave these out. */
 static void print_warnings(Cli *cli, const SweepRow *simulated, const SweepRow *proven)
 {
     for (uint32_t i = 0; i < proven->warnings.n; i++)

@@ -6,7 +6,7 @@
 #include "cli/sweep/point.h"
 
 typedef struct SearchSpace {
-    TextList *settings; /* [n]: the settings of each point */
+    TextList *settings; /* the settings of each of the n points */
     uint32_t n, room;
     /* n_left_out: number of points that were left out because there are too many */
     uint32_t n_ranks, n_left_out;

@@ -31,7 +31,7 @@ typedef enum SweepStatus {
 const char *sweep_status_name(SweepStatus status);
 
 typedef struct SweepRow {
-    /* number of the combination of settings, counted with the last key varying fastest */
+    /* index of the combination of settings, counted with the last key varying fastest */
     uint32_t index;
     const char **values; /* the value of each key */
     SweepStatus status;

@@ -102,8 +102,8 @@ typedef struct RopeItem {
     int group, head, token, batch;
 } RopeItem;
 
-/* Returns the item with number i, or the distance of i items. `n` is the number of tokens of a
- * sequence in this block. */
+/* Returns the item with index i, or a distance of i items in the same form. `n` is the number of
+ * tokens of a sequence in this block. */
 DEVICE RopeItem rope_item(const RopeArgs *a, int n, int i)
 {
     RopeItem item;
@@ -133,7 +133,7 @@ typedef struct RopeGroup {
     Raw first, second; /* of the first and the second half of a head */
 } RopeGroup;
 
-/* Loads an item's numbers. `base` is the number of the block's first element. */
+/* Loads an item's numbers. `base` is the index of the block's first element. */
 DEVICE RopeGroup rope_load(const RopeArgs *a, const RopeKind kind, int64_t base, RopeItem item)
 {
     const int pairs = a->turned / 2, turns = (pairs + EIGHT - 1) / EIGHT;

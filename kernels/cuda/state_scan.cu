@@ -220,7 +220,7 @@ KERNEL(scan_shared, ScanArgs, SCAN_THREADS, 4)
     }
 }
 
-/* Returns the arguments. The inputs from number `first` on are x, step, a, B, C. */
+/* Returns the arguments. The inputs from index `first` on are x, step, a, B, C. */
 static ScanArgs scan_args(const KernelArgs *args, uint32_t first)
 {
     ScanArgs a;

@@ -135,7 +135,7 @@ typedef struct UpdateArgs {
     const CudaControl *control;
     double beta1, beta2, decay;
     float eps;
-    int64_t n, start; /* start: number of the first element in the unit */
+    int64_t n, start; /* start: index of the first element in the unit */
     uint32_t site;
     bool stochastic;
 } UpdateArgs;

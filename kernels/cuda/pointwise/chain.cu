@@ -26,9 +26,9 @@ typedef enum ChainKind { CHAIN_point, CHAIN_dropout, CHAIN_amax } ChainKind;
 typedef struct ChainStep {
     float scale;
     int16_t kind, op;        /* op: the element-wise op, if `kind` is CHAIN_point */
-    int16_t in[2], old, out; /* numbers of values; old: the value to which the output is added; -1:
+    int16_t in[2], old, out; /* indices of values; old: the value to which the output is added; -1:
                                 there is none */
-    int16_t dtype, which;    /* dtype of the output; number of the dropout or of the maximum */
+    int16_t dtype, which;    /* dtype of the output; index of the dropout or of the maximum */
     bool writes;
     Array y;
 } ChainStep;
@@ -40,9 +40,9 @@ typedef struct ChainLoad {
 
 typedef struct ChainArgs {
     ChainStep step[CUDA_CHAIN_MAX];
-    ChainLoad load[CHAIN_LOADS]; /* step i < n_loads loads value i */
+    ChainLoad load[CHAIN_LOADS]; /* load[i], with i < n_loads, loads value i */
     CudaDraw draw[CHAIN_DRAWS];
-    int64_t first[CHAIN_DRAWS]; /* number of the first element in the whole tensor */
+    int64_t first[CHAIN_DRAWS]; /* index of the first element in the whole tensor */
     Amax amax[CHAIN_MAXIMA];    /* for amax ops over whole tensors */
     int32_t n_steps, n_loads, n_slots, n_draws, n_maxima;
     int64_t rows, row, per_row, n; /* n: number of groups of eight elements, in all rows */
@@ -117,7 +117,7 @@ DEVICE void chain_raise_row(const ChainArgs *a, uint32_t *row, uint32_t most)
 }
 
 typedef struct ChainPlace {
-    int64_t row, at; /* at: number of the group's first element */
+    int64_t row, at; /* at: index of the group's first element */
     int n;
 } ChainPlace;
 
@@ -226,16 +226,16 @@ static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
 
 /* ---- building the arguments of a chain ---- */
 
-/* Addresses in memory that the outputs of steps would have. While a chain is built, values are
- * numbered as if there were CHAIN_LOADS loads: the values of steps begin at CHAIN_LOADS. */
+/* Addresses in memory that the outputs of steps would have. While a chain is built, values have
+ * indices as if there were CHAIN_LOADS loads: the values of steps begin at index CHAIN_LOADS. */
 typedef struct ChainHome {
     void *at[CUDA_CHAIN_MAX];
     DType dtype[CUDA_CHAIN_MAX];
 } ChainHome;
 
-/* Returns the number of the value that an argument has at this point: the latest value that a step
- * made or a load read at that address, or else a new load. Returns -1 if no more values can be
- * loaded. */
+/* Returns the index of the value that an argument has at this point. It is the newest value that a
+ * step made or a load read at that address. If there is none, it is a new load. Returns -1 if no
+ * more values can be loaded. */
 static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *args, uint32_t arg,
                        bool column)
 {

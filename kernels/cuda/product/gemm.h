@@ -29,7 +29,7 @@ enum { GEMM_TURN_WORD = 4 };
 typedef struct GemmMatrix {
     int64_t rows, columns, leading, stride; /* in elements; leading: from column to column; stride:
                                                from batch to batch */
-    uint32_t arg;                           /* number of the operand among the arguments
+    uint32_t arg;                           /* index of the operand among the arguments
                                                (KernelArgs) */
     DType dtype;
     bool transposed;

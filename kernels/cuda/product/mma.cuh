@@ -14,7 +14,8 @@
 #include "kernels/cuda/number.cuh"
 
 #ifdef __CUDACC__
-/* For loops that index no array in registers, so that unrolling would bring nothing. */
+/* UNROLL_1 stands before a loop that indexes no array in registers, so unrolling it would not
+ * help. */
 #define UNROLL_1 _Pragma("unroll 1")
 #define UNROLL_4 _Pragma("unroll 4")
 
@@ -82,7 +83,8 @@ DEVICE void copies_commit(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits until all groups of copies have arrived but the latest `groups` (a constant). */
+/* Waits until all older groups of copies have arrived. The latest `groups` of them (a constant) may
+ * still be under way. */
 #define copies_wait(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 #endif
 

@@ -49,7 +49,7 @@ bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext 
  * sum. The product itself must be prepared first, by cuda_products_prepare. */
 bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                                  CudaError *error);
-/* Sets *n to the number of first parts that one call of the library computes; 0: none. */
+/* Sets *n to how many of the first parts one call of the library computes; 0: none. */
 bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
                                 CudaError *error);
 /* Launches n parts, where n was set by cuda_products_chain_length. */

@@ -124,7 +124,7 @@ DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
     return attention_visible(a, (last < a->S ? last : a->S) - 1);
 }
 
-/* Returns how many of the block's keys query 0 sees. With a causal mask, this may be negative. A
+/* Returns how many of the block's keys query 0 sees. This may be negative, or more than all keys. A
  * query that is q tokens behind query 0 sees q more of them, at most all. */
 DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
 {
