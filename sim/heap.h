@@ -218,6 +218,12 @@ static inline const Event *heap_top(Heap *h)
     return h->n_near > 0 || heap_refill(h) ? &h->near[h->n_near - 1] : NULL;
 }
 
+/* Returns the first event if it is in the array; NULL: the array is empty. */
+static inline const Event *heap_near(const Heap *h)
+{
+    return h->n_near > 0 ? &h->near[h->n_near - 1] : NULL;
+}
+
 /* Removes the event that heap_top has returned last. */
 static inline void heap_take(Heap *h)
 {

@@ -110,15 +110,29 @@ static const Event *valid_top(Sms *s)
     return top;
 }
 
-static bool job_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+static __attribute__((noinline)) bool job_search(Sms *s, Ps now, bool settle, uint32_t *id,
+                                                 Ps *when)
 {
-    Sms *s = self;
-    if (settle && s->dirty.n > 0) {
+    if (settle) {
         for (uint32_t i = 0; i < s->dirty.n; i++) settle_class(s, s->dirty.at[i], now);
         s->dirty.n = 0;
     }
     const Event *top = valid_top(s);
     if (top == NULL || (!settle && top->time > now)) return false;
+    *id = top->a;
+    *when = top->time;
+    return true;
+}
+
+/* Most calls find a valid event at the top of the queue, and no speed has changed. job_search
+ * answers all other calls. It is not inlined, so that most calls save no registers. */
+static bool job_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+{
+    Sms *s = self;
+    const Event *top = heap_near(&s->heap);
+    if (top == NULL || top->b != s->jobs.at[top->a].version || (settle && s->dirty.n > 0))
+        return job_search(s, now, settle, id, when);
+    if (!settle && top->time > now) return false;
     *id = top->a;
     *when = top->time;
     return true;

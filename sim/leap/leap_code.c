@@ -19,12 +19,24 @@ static bool waits_for(const LeapClass *c, Pc pc, Pc of)
     return false;
 }
 
+/* True if both instructions wait for equally many others, and those in the same place of the two
+ * lists are one period apart. This is usual, and then same_waits is true. */
+static bool lists_correspond(const LeapClass *c, Pc x, Span of_x, Span of_y)
+{
+    const Pc *a = c->program->after.at + of_x.first, *b = c->program->after.at + of_y.first;
+    if (of_x.n != of_y.n || c->previous[x + c->length] != c->previous[x] + c->length) return false;
+    for (uint32_t i = 0; i < of_x.n; i++)
+        if (b[i] != a[i] + c->length) return false;
+    return true;
+}
+
 /* True if x and the instruction one period later wait for instructions that are also one period
  * apart. Instructions before `old` have ended, so they are not compared. */
 static bool same_waits(const LeapClass *c, Pc x, Pc old)
 {
     const Pc y = x + c->length;
     const Span of_x = c->program->code.at[x].after, of_y = c->program->code.at[y].after;
+    if (lists_correspond(c, x, of_x, of_y)) return true;
     for (uint32_t i = 0; i <= of_x.n; i++) {
         const Pc of = awaited_by(c, x, i);
         if (of >= old && !waits_for(c, y, of + c->length)) return false;

@@ -237,7 +237,7 @@ static void keep_sent_tensors(const Keeper *k)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         const bool forward = in->phase == PHASE_forward;
-        const bool returned = how->keeps_outputs && op_starts_loss(in->op) && forward;
+        const bool returned = how->keeps_outputs && forward && op_starts_loss(in->op);
         const bool sent = in->op == OP_send && (forward ? how->keeps_sent : how->keeps_received);
         if (returned || sent) keep_until(k, root_of(k, in, 0), p->code.n - 1);
         if (how->keeps_received && in->op == OP_recv)

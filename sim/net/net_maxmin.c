@@ -452,17 +452,23 @@ static const Event *valid_top(MaxMin *m)
     return top;
 }
 
-static bool net_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+static __attribute__((noinline)) const Event *search(MaxMin *m, Ps now, bool settle)
 {
-    MaxMin *m = self;
-    const Event *top = valid_top(m);
-    if (!settle && (top == NULL || top->time > now)) return false;
     if (settle && m->changed.n > 0) {
         m->now = now;
         share(m);
-        top = valid_top(m);
     }
-    if (top == NULL) return false;
+    return valid_top(m);
+}
+
+/* Most calls find a valid event at the top of the queue, and no rate changes. */
+static bool net_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+{
+    MaxMin *m = self;
+    const Event *top = heap_near(&m->heap);
+    if (top == NULL || top->b != m->flows.at[top->a].version || (settle && m->changed.n > 0))
+        top = search(m, now, settle);
+    if (top == NULL || (!settle && top->time > now)) return false;
     const Flow *f = &m->flows.at[top->a];
     bool ends = f->state == FLOW_running || m->shapes.at[f->shape].fluid_ps == 0;
     *id = ends ? top->a : NET_RATES;

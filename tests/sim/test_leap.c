@@ -21,6 +21,8 @@ typedef struct Steps {
     uint32_t unordered; /* this micro-batch does not wait for its gather; 0: none */
     uint32_t large;     /* this micro-batch's gather takes 1 ps longer; 0: none */
     uint32_t far;       /* this micro-batch's gather waits for the one before it; 0: none */
+    uint32_t stale;     /* this micro-batch waits for the gather of the one before it, and not for
+                           its own; 0: none. If it is set, all gathers take 70 ps */
     bool early;         /* the last kernel is on a stream of its own, so it ends first */
 } Steps;
 
@@ -62,13 +64,16 @@ static Plan *plan_of(const Steps *s, Arena *arena)
     for (uint32_t k = 0; k < s->n; k++) {
         Pc gather = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather,
                                    synthetic_axis(plan, AXIS_dp_shard), 0, 1 + k,
-                                   s->large > 0 && k == s->large ? 46 : 45);
+                                   s->large > 0 && k == s->large ? 46
+                                   : s->stale > 0                ? 70
+                                                                 : 45);
         plan->programs.at[0].code.at[gather].microbatch = k;
         if (k > 0) synthetic_after(plan, 0, gather, before);
         if (k > 0 && k == s->far) synthetic_after(plan, 0, gather, before_gather);
         before = kernel(plan, STREAM_compute, k, 20);
         Pc last = kernel(plan, STREAM_compute, k, 40);
-        if (k == 0 || k != s->unordered) synthetic_after(plan, 0, last, gather);
+        if (k == 0 || k != s->unordered)
+            synthetic_after(plan, 0, last, k > 0 && k == s->stale ? before_gather : gather);
         before_gather = gather;
     }
     kernel(plan, s->early ? STREAM_copy_in : STREAM_compute, s->n - 1, 30);
@@ -139,6 +144,7 @@ static void the_rest_may_differ(void **state)
                             {.n = 40, .unordered = k},
                             {.n = 40, .large = k},
                             {.n = 40, .far = k},
+                            {.n = 40, .stale = k},
                             {.n = 40, .slow = k, .issue = 1, .issue_last = 1},
                             {.n = 40, .large = k, .issue = 60, .issue_last = 1},
                             {.n = 40, .slow = k, .issue = 5, .issue_last = 1, .waits = true}};
