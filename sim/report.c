@@ -142,7 +142,7 @@ static void find_exposed(Reporter *r, Ps end)
         const Moment *at = moment_of(r->line, pc);
         if (last == 0 || at->end > moment_of(r->line, last)->end) last = pc;
         if (in->stream != STREAM_compute || is_comm(in)) continue;
-        blame(r, busy_until, at->start, at->by, times_of(r, pc));
+        if (at->start > busy_until) blame(r, busy_until, at->start, at->by, times_of(r, pc));
         if (at->end > busy_until) busy_until = at->end;
         r->report->compute_ps += (at->end - at->start) * times_of(r, pc);
     }

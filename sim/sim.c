@@ -89,8 +89,9 @@ static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *option
 static const RowLoads *shared_loads(const Plan *plan, const SimOptions *options, bool shared,
                                     Arena *arena)
 {
+    if (!shared || !(options->imbalance > 1)) return NULL;
     const uint32_t n = mesh_size(&plan->mesh, experts_axes(&plan->graph));
-    if (!shared || !(options->imbalance > 1) || n < 2) return NULL;
+    if (n < 2) return NULL;
     double *share = arena_array(arena, n, sizeof *share);
     RowLoads *loads = arena_alloc(arena, sizeof *loads);
     for (uint32_t r = 0; r < n; r++) share[r] = (n - fmin(options->imbalance, n)) / (n - 1);

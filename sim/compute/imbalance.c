@@ -153,8 +153,9 @@ double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
 
 bool loads_fit(const RowLoads *loads, const Plan *plan)
 {
+    if (loads == NULL) return false; /* finding the axes visits the whole graph */
     const AxisSet axes = experts_axes(&plan->graph);
-    return loads != NULL && axes != 0 && mesh_size(&plan->mesh, axes) == loads->n_ranks;
+    return axes != 0 && mesh_size(&plan->mesh, axes) == loads->n_ranks;
 }
 
 uint32_t *loads_members(const Plan *plan, Arena *arena)
