@@ -25,6 +25,11 @@ static inline bool is_free(const Gaps *m, uint32_t gap, const Knowledge *now)
 static void take(Gaps *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Gap head = m->list.at[i];
+    if (head.offset == offset && head.size > size) { /* its start moves */
+        m->list.at[i].offset += size;
+        m->list.at[i].size -= size;
+        return;
+    }
     head.size = offset - head.offset;
     uint64_t end = offset + size;
     uint32_t k = i;

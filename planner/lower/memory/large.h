@@ -22,6 +22,7 @@ typedef struct LargeBuffers {
     uint32_t *order;        /* [index in `list`]: its index in `sorted` */
     Extent *sorted;         /* the bytes of all of them, sorted by offset */
     LIST(Extent) ahead;     /* the result of large_ahead */
+    uint64_t *set;          /* a set of indices in `sorted`; empty between calls */
 } LargeBuffers;
 
 /* Says which buffers are listed. */
@@ -35,9 +36,13 @@ typedef struct LargeWanted {
      * are in use at such an instruction count; NULL: all count */
     const uint32_t *tight;
     const uint64_t *placed; /* [buffer]: not 0 if it has an offset already; NULL: none has */
+    /* The results of earlier calls. A list that equals one of them is not wanted again. */
+    const LargeBuffers *earlier;
+    uint32_t n_earlier;
 } LargeWanted;
 
-/* Places the wanted buffers, the largest first. Returns false if there are none or too many. */
+/* Places the wanted buffers, the largest first. Returns false if there are none or too many, or if
+ * an earlier call has listed the same buffers. */
 bool large_find(LargeBuffers *r, const Lives *l, const LargeWanted *wanted, uint64_t bottom);
 static inline uint64_t large_offset(const LargeBuffers *r, BufferId b)
 {

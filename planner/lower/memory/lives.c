@@ -106,6 +106,7 @@ static void find_lives(Lives *l, bool checked)
                 at = &p->buffers.at[root];
             }
             assert(!checked || at->first || at->persistent || i >= in->n_in);
+            if (!at->first) l->touched[root] = (Clock){{0}};
             mark(at, pc);
             if (checked) check_first(l, at, pc);
             l->touched[root].at[in->stream] = pc;
@@ -189,7 +190,10 @@ static End find_end(const Lives *l, BufferId b)
     const Pc behind = (Pc)l->p->code.n;
     const Clock *busy = &l->touched[b];
     if (l->p->buffers.at[b].result) return (End){&l->never, behind};
-    uint32_t lo = l->n_steady[l->p->buffers.at[b].last], hi = lo;
+    const Pc last = l->p->buffers.at[b].last;
+    uint32_t lo = l->n_steady[last], hi;
+    if (lo < l->steady.n && l->steady.at[lo] == last) lo++;
+    hi = lo;
     for (uint32_t step = 1; hi < l->steady.n; step *= 2) {
         if (clock_passed(busy, &l->clocks[l->steady.at[hi]])) break;
         lo = hi + 1;
@@ -310,11 +314,11 @@ static void *bare(Arena *scratch, uint32_t n, size_t size)
 static void find(Lives *l, Program *p, Arena *scratch, bool checked)
 {
     *l = (Lives){.p = p, .scratch = scratch};
-    /* The bare arrays have an entry for each instruction, or for each buffer that is in a list. All
+    /* The bare arrays have an entry for each instruction, or for each buffer that is used. All
      * these entries are written before they are read. */
     l->clocks = bare(scratch, p->code.n, sizeof *l->clocks);
     l->launches = arena_array(scratch, p->code.n, sizeof *l->launches);
-    l->touched = arena_array(scratch, p->buffers.n, sizeof *l->touched);
+    l->touched = bare(scratch, p->buffers.n, sizeof *l->touched);
     l->n_steady = bare(scratch, p->code.n, sizeof *l->n_steady);
     l->end = arena_array(scratch, p->buffers.n, sizeof *l->end);
     for (int s = 0; s < CLOCK_ROOM; s++) l->never.at[s] = INT32_MAX;

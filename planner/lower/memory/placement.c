@@ -56,6 +56,11 @@ typedef struct Placing {
     /* Slots have the addresses from `lowest` to `bottom`. held: the most bytes in use at the same
      * time. fewest: the smallest arena found so far with equal offsets in all micro-batches. */
     uint64_t lowest, bottom, held, fewest;
+    uint64_t *size; /* [buffer]: the bytes that it takes in an arena */
+    /* [buffer]: the buffer whose offset it gets, because it takes over that buffer's memory; 0:
+     * none */
+    BufferId *from;
+    bool *handed_on;  /* [buffer]: another buffer takes over its memory */
     uint64_t *in_use; /* [pc]: the bytes in use */
     uint32_t *tight;  /* [pc]: see LargeWanted */
     BufferList *of;   /* [micro-batch]: its buffers, in the order of their first use */
@@ -68,7 +73,9 @@ typedef struct Placing {
     bool again; /* this is not the first round */
     /* [buffer]: the offset that it must get; NULL: offsets are chosen */
     const uint64_t *given;
-    bool taken; /* a given offset was not free */
+    bool taken;                 /* a given offset was not free */
+    LargeBuffers tried[N_WAYS]; /* the large buffers of the methods so far */
+    uint32_t n_tried;
 } Placing;
 
 /* Returns the buffer of `model` that serves the same purpose as `b`; 0 if there is none. Both lists
@@ -99,16 +106,13 @@ static BufferId *find_models(Placing *m, bool later)
     const Lives *l = m->l;
     const Program *p = m->p;
     BufferId *model = arena_array(m->scratch, p->buffers.n, sizeof *model);
-    bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
     /* [micro-batch]: where the next search for a counterpart begins */
     uint32_t *next = arena_array(m->scratch, m->n_microbatches, sizeof *next);
     for (uint32_t k = 0; k < m->n_microbatches && !later; k++) m->of[k].n = 0;
     for (Pc pc = 1; pc < p->code.n; pc++)
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             const uint32_t microbatch = p->code.at[pc].microbatch;
-            const bool in_place = l->taken_over[b] && is_placed[l->taken_over[b]];
-            is_placed[b] = true;
-            if (in_place || (m->slots.slot && m->slots.slot[b])) continue;
+            if (m->from[b] || (m->slots.slot && m->slots.slot[b])) continue;
             if (!later) list_push(m->scratch, &m->of[microbatch], b);
             if (!later && microbatch < 2) continue;
             const uint32_t of = later ? settled(m) : microbatch - 1;
@@ -125,7 +129,7 @@ static BufferId model_for(const Placing *m, BufferId b)
 
 static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
 {
-    const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
+    const uint64_t size = m->size[b];
     const LargeBuffers *large = &m->large;
     switch (m->way->fit) {
     case FIT_first: break;
@@ -141,23 +145,21 @@ static uint64_t fit(Placing *m, BufferId b, const Knowledge *now)
 
 static uint64_t take_given(Placing *m, BufferId b, const Knowledge *now)
 {
-    const uint64_t offset = m->given[b], size = gaps_round(m->p->buffers.at[b].bytes);
+    const uint64_t offset = m->given[b], size = m->size[b];
     if (size > 0 && (offset < m->bottom || !gaps_take_at(&m->gaps, offset, size, now)))
         m->taken = true;
     return offset;
 }
 
-static uint64_t slot(Placing *m, BufferId b, Pc pc)
+static uint64_t slot(Placing *m, BufferId b, const Knowledge *now)
 {
-    const Knowledge now = lives_knows(m->l, pc);
-    if (m->given) return take_given(m, b, &now);
+    if (m->given) return take_given(m, b, now);
     if (m->slots.slot && m->slots.slot[b]) return m->slots.slot[b] - 1;
     const BufferId like = model_for(m, b);
-    if (!like) return fit(m, b, &now);
+    if (!like) return fit(m, b, now);
     const uint64_t wanted = m->again ? m->previous[like] : m->p->buffers.at[like].offset;
-    const uint64_t size = gaps_round(m->p->buffers.at[b].bytes);
-    if (gaps_take_at(&m->gaps, wanted, size, &now)) return wanted;
-    return fit(m, b, &now);
+    if (gaps_take_at(&m->gaps, wanted, m->size[b], now)) return wanted;
+    return fit(m, b, now);
 }
 
 /* Returns a number for the forward work, or the backward work, of the instruction's micro-batch. */
@@ -171,34 +173,29 @@ static bool place_all(Placing *m)
 {
     Lives *l = m->l;
     Program *p = m->p;
-    bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
-    bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
     uint32_t part = 0;
     /* Gaps are joined at the same points of each period, so that all periods get the same offsets.
      */
     if (m->slots.slot) m->gaps.many = UINT32_MAX;
     for (Pc pc = 1; pc < p->code.n; pc++) {
-        const uint32_t of = part_of(&p->code.at[pc]);
-        if (m->slots.slot && of != part) {
+        if (m->slots.slot) {
+            const uint32_t of = part_of(&p->code.at[pc]);
             const Knowledge now = lives_knows(l, pc);
-            gaps_compact(&m->gaps, &now);
+            if (of != part) gaps_compact(&m->gaps, &now);
+            part = of;
         }
-        part = of;
+        if (!l->starts[pc] && !l->ends[pc]) continue;
+        const Knowledge now = lives_knows(l, pc);
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
-            Buffer *at = &p->buffers.at[b];
-            BufferId from = l->taken_over[b];
-            /* `from` is written later in the same kernel, so it has no offset yet */
-            if (from && !is_placed[from]) from = 0;
-            is_placed[b] = true;
-            at->offset = from ? p->buffers.at[from].offset : slot(m, b, pc);
-            if (from) handed_on[from] = true;
+            const BufferId from = m->from[b];
+            p->buffers.at[b].offset = from ? p->buffers.at[from].offset : slot(m, b, &now);
         }
         if (m->gaps.top >= m->fewest) return false;
-        const Knowledge now = lives_knows(l, pc);
-        for (BufferId b = l->ends[pc]; b; b = l->next_end[b])
-            if (!handed_on[b] && p->buffers.at[b].bytes && p->buffers.at[b].offset >= m->bottom)
-                gaps_give(&m->gaps, p->buffers.at[b].offset, gaps_round(p->buffers.at[b].bytes),
-                          l->end[b], &now);
+        for (BufferId b = l->ends[pc]; b; b = l->next_end[b]) {
+            if (m->handed_on[b] || !m->size[b]) continue;
+            const uint64_t offset = p->buffers.at[b].offset;
+            if (offset >= m->bottom) gaps_give(&m->gaps, offset, m->size[b], l->end[b], &now);
+        }
     }
     return true;
 }
@@ -228,8 +225,8 @@ typedef struct Offsets {
     uint32_t n;   /* the number of arguments */
 } Offsets;
 
-/* Hashes the offsets of the forward work and of the backward work of each micro-batch. Offsets in
- * [lo, hi) count as 0. */
+/* Hashes the offsets of the forward work and of the backward work of each interior micro-batch.
+ * Offsets in [lo, hi) count as 0. */
 static Offsets *sum_offsets(const Program *p, uint32_t n, uint64_t lo, uint64_t hi, Arena *scratch)
 {
     Offsets *all = arena_array(scratch, 2 * n, sizeof *all);
@@ -240,6 +237,7 @@ static Offsets *sum_offsets(const Program *p, uint32_t n, uint64_t lo, uint64_t 
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        if (in->microbatch == 0 || in->microbatch + 1 == n) continue;
         Offsets *of = &all[part_of(in)];
         for (uint32_t i = 0; i < in->args.n; i++) {
             const uint64_t at = offset[program_arg(p, in, i)];
@@ -291,10 +289,14 @@ static bool find_large(Placing *m)
                                 .n_microbatches = m->periodic ? 3 : UINT32_MAX,
                                 .full = m->slots.slot ? m->slots.most : 0,
                                 .tight = m->way->full > 0 ? m->tight : NULL,
-                                .placed = m->slots.slot};
+                                .placed = m->slots.slot,
+                                .earlier = m->tried,
+                                .n_earlier = m->n_tried};
     for (Pc pc = 1; wanted.tight && pc < m->p->code.n; pc++)
         m->tight[pc] = m->tight[pc - 1] + ((double)m->in_use[pc] >= full);
-    return large_find(&m->large, m->l, &wanted, m->bottom);
+    if (!large_find(&m->large, m->l, &wanted, m->bottom)) return false;
+    m->tried[m->n_tried++] = m->large;
+    return true;
 }
 
 static uint64_t end_of_all(const Lives *l)
@@ -322,7 +324,8 @@ static bool keep_offsets(Placing *m)
 }
 
 /* Tries one method, in rounds, until all micro-batches use the same offsets. Returns false if the
- * result is not better than the best so far. */
+ * result is not better than the best so far. This includes a method with the same large buffers as
+ * an earlier one, because both give the same result. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };
@@ -344,6 +347,27 @@ static bool try_way(Placing *m, bool *repeats)
     return true;
 }
 
+/* Finds the buffers that take over the memory of another buffer, and the sizes of all buffers. */
+static void find_taken_over(Placing *m)
+{
+    const Lives *l = m->l;
+    const Program *p = m->p;
+    bool *begun = arena_array(m->scratch, p->buffers.n, sizeof *begun);
+    m->size = arena_array(m->scratch, p->buffers.n, sizeof *m->size);
+    m->from = arena_array(m->scratch, p->buffers.n, sizeof *m->from);
+    m->handed_on = arena_array(m->scratch, p->buffers.n, sizeof *m->handed_on);
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
+            const BufferId from = l->taken_over[b];
+            m->size[b] = gaps_round(p->buffers.at[b].bytes);
+            begun[b] = true;
+            /* a buffer that is written later in the same kernel has no offset yet */
+            if (!from || !begun[from]) continue;
+            m->from[b] = from;
+            m->handed_on[from] = true;
+        }
+}
+
 static void start(Placing *m, Lives *l, uint64_t bottom)
 {
     Program *p = l->p;
@@ -353,6 +377,7 @@ static void start(Placing *m, Lives *l, uint64_t bottom)
                    .lowest = bottom,
                    .bottom = bottom,
                    .fewest = UINT64_MAX};
+    find_taken_over(m);
     m->in_use = arena_array(l->scratch, p->code.n, sizeof *m->in_use);
     m->tight = arena_array(l->scratch, p->code.n, sizeof *m->tight);
     uint64_t alive;
@@ -376,6 +401,7 @@ static uint64_t try_ways(Placing *m, bool must_repeat, uint64_t *best)
     uint64_t fewest = UINT64_MAX;
     m->fewest = UINT64_MAX;
     m->first_model = m->later_model = NULL;
+    m->n_tried = 0;
     for (uint32_t k = 0; k < N_WAYS; k++) {
         bool repeats = true;
         m->way = &ways[k];
