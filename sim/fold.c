@@ -488,3 +488,10 @@ Fold *fold_ranks_on(const Plan *plan, FoldNodes nodes, bool unfolded, Arena *are
     arena_free(scratch);
     return f;
 }
+
+Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
+                 Arena *arena)
+{
+    FoldNodes nodes = {.devices_per_node = devices_per_node, .nics_per_node = nics_per_node};
+    return fold_ranks_on(plan, nodes, unfolded, arena);
+}

@@ -85,10 +85,3 @@ void fold_describe_group(const Fold *f, FoldGroup *g, Rank first, Arena *arena)
     }
     if (g->n_nodes < 2) g->n_nics = 0;
 }
-
-Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
-                 Arena *arena)
-{
-    FoldNodes nodes = {.devices_per_node = devices_per_node, .nics_per_node = nics_per_node};
-    return fold_ranks_on(plan, nodes, unfolded, arena);
-}
