@@ -1,5 +1,5 @@
-/* In the sanitizers' build, a process that overflows a number or accesses memory outside of an
- * object ends, and the message names the line. */
+/* In the sanitizers' build, a process that overflows a number, accesses memory outside of an object
+ * or leaks memory fails, and the message names the line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +28,20 @@ static void leaves_its_memory(void)
     char *bytes = arena_alloc(arena, 10);
     bytes[9 + one] = 1; /* this line is named */
     arena_free(arena);
+}
+
+static Arena *volatile newest;
+
+/* Before the search for leaks, the pool of free blocks is emptied. Here it has one. */
+static void leaks_an_arena(void)
+{
+    for (int i = 0; i < 2; i++) {
+        newest = arena_new(); /* this line is named */
+        memset(arena_alloc(newest, 10), 1, 10);
+        if (i == 0) arena_free(newest);
+    }
+    newest = NULL;
+    exit(0);
 }
 
 /* Runs a function in a child process, which must fail. Returns the child's messages. */
@@ -90,11 +104,18 @@ static void an_access_outside_is_named(void **state)
     is_named_with_its_line(leaves_its_memory, "AddressSanitizer: use-after-poison", named_line(2));
 }
 
+static void a_leak_is_named(void **state)
+{
+    (void)state;
+    is_named_with_its_line(leaks_an_arena, "LeakSanitizer: detected memory leaks", named_line(3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_overflow_is_named),
         cmocka_unit_test(an_access_outside_is_named),
+        cmocka_unit_test(a_leak_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
