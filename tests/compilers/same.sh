@@ -13,7 +13,9 @@ esac
 command -v $compiler >/dev/null 2>&1 || { echo "$compiler is not installed: skipped" && exit 77; }
 build=$folder/$other
 mkdir -p "$build" || exit 1
+# Without debug information, which nothing compares, the builds take less time.
 if ! { cmake -S "$source" -B "$build" -G Ninja -DCMAKE_C_COMPILER=$compiler -DCMAKE_BUILD_TYPE=$type \
+    -DCMAKE_C_FLAGS_DEBUG=-O0 -DCMAKE_C_FLAGS_RELEASE=-O2 \
     -DTANDEM_WERROR=ON -DTANDEM_TESTS=OFF -DTANDEM_MPI=OFF -DTANDEM_CUDA=OFF --log-level=NOTICE &&
     cmake --build "$build" --target tandem -- --quiet; } >"$build/log" 2>&1; then
     cat "$build/log"
