@@ -14,7 +14,7 @@
 #include "exec/exec.h"
 #include "planner/verify/verify.h"
 #include "tests/support/plans/tiny.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 typedef struct Row {
     uint32_t pp, replicate, shard, tp;

@@ -15,7 +15,7 @@
 #include "exec/exec.h"
 #include "exec/ready.h"
 #include "tests/support/plans/tiny.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 static const char *diagnostics_text(void)
 {

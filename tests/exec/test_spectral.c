@@ -19,7 +19,7 @@
 #include "tests/support/ops/eval.h"
 #include "tests/support/plans/nets.h"
 #include "tests/support/plans/tiny.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 static void require(bool fine)
 {

@@ -12,7 +12,7 @@
 #include "exec/exec.h"
 #include "tests/support/corpus/corpus.h"
 #include "tests/support/plans/tiny.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 enum { VOCAB = 29, MOST_LABELS = 8 * 16 };
 

@@ -1,5 +1,5 @@
-/* See test_arena.h. */
-#include "tests/support/test_arena.h"
+/* See test_arena.h and test_diag.h. */
+#include "tests/support/test_diag.h"
 
 Arena *arena;
 Diag diag;

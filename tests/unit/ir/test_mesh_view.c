@@ -10,7 +10,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/ir/layout/mesh_view.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 static Mesh draw(uint64_t i)
 {

@@ -13,7 +13,7 @@
 #include "planner/ir/state/state.h"
 #include "tests/support/corpus/corpus.h"
 #include "tests/support/sample.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 typedef struct Corpus {
     uint32_t n_seen, n_plans;

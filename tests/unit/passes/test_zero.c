@@ -11,7 +11,7 @@
 
 #include "planner/base/str.h"
 #include "tests/support/plans/tiny.h"
-#include "tests/support/test_arena.h"
+#include "tests/support/test_diag.h"
 
 static const Plan *compile(const Tiny *t)
 {
