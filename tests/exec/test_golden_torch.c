@@ -15,9 +15,9 @@
 #include "exec/flat.h"
 #include "planner/front/front.h"
 #include "planner/lower/compile.h"
-#include "tests/support/golden.h"
 #include "tests/support/ops/eval.h"
 #include "tests/support/plans/models.h"
+#include "tests/support/text/golden.h"
 
 #define TOLERANCE 1e-11
 enum { STEPS = 3 };

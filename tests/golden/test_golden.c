@@ -17,7 +17,7 @@
 #include "planner/lower/compile.h"
 #include "tests/support/command.h"
 #include "tests/support/sample.h"
-#include "tests/support/text_diff.h"
+#include "tests/support/text/text_diff.h"
 
 /* A command that takes so many seconds by the clock counts as endless. Most take under a second,
  * but an emulated processor on a busy machine may need a minute. */

@@ -1,4 +1,4 @@
-/* The form in which golden files store the changes of a pass (tests/support/text_diff.h). */
+/* The form in which golden files store the changes of a pass (tests/support/text/text_diff.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "planner/base/str.h"
 #include "tests/support/test_arena.h"
-#include "tests/support/text_diff.h"
+#include "tests/support/text/text_diff.h"
 
 static void expect(const char *before, const char *after, const char *want)
 {

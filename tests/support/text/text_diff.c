@@ -1,6 +1,6 @@
 /* Finds the longest common subsequence with the usual table of lengths. It compares lines first and
  * then, within a changed line, words. */
-#include "tests/support/text_diff.h"
+#include "tests/support/text/text_diff.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Reads safetensors files for tests. A file is 8 bytes that hold the length of the header, a JSON
  * header, and raw data. */
-#include "tests/support/golden.h"
+#include "tests/support/text/golden.h"
 
 #include <jansson.h>
 #include <stdio.h>
