@@ -2,11 +2,12 @@
  * signature is an index of one of four kinds:
  *   row      occurs in one input and the output
  *   column   occurs in the other input and the output
- *   summed   occurs only in both inputs
+ *   summed   occurs in both inputs, but not in the output
  *   batch    occurs in all three
  * In every argument, the letters of one kind are neighbours and have the same order. So all letters
- * of a kind act as one index, and no element has to be moved. An argument whose kinds have the
- * opposite order is read as a transposed matrix. This file knows no ops, dtypes or libraries. */
+ * of a kind act as one index, and no element has to be moved. If, for example,
+ * y below has the order [n,k], it is read as a transposed matrix. This file knows no ops, dtypes or
+ * libraries. */
 #ifndef TANDEM_KERNELS_PRODUCT_H
 #define TANDEM_KERNELS_PRODUCT_H
 
@@ -26,8 +27,9 @@ typedef struct ProductMatrix {
                              there is no batch index */
 } ProductMatrix;
 
-/* z [m,n] = x [m,k] y [k,n], computed for each of `batch` batches. z is never transposed, because x
- * is defined as the input that has the outer letters of the output. Sizes may be 0. */
+/* z [m,n] = x [m,k] y [k,n], computed for each of `batch` batches. Of the two inputs, x is the one
+ * that has the first letters of the output (apart from batch letters). So its rows are the rows of
+ * z, and z is never transposed. Sizes may be 0. */
 typedef struct Product {
     uint32_t left, right; /* indices of the arguments that are x and y: 0 and 1, or 1 and 0 */
     int64_t m, n, k, batch;

@@ -5,19 +5,19 @@
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-/* An instruction in the form that the engine uses. The members of a launch group wait together and
- * start together. `leader` is the first member of the group; an instruction without a group is its
- * own leader. */
+/* An instruction in the form that the engine uses. The members of a launch group (Instr.launch)
+ * wait together and start together. `leader` is the first member of the group; an instruction
+ * without a group is its own leader. */
 typedef struct Step {
     Ps duration; /* time of a compute instruction; 0 for a communication */
     /* the layer whose rows of experts the instruction computes, as in imbalance_layer; 0: none, or
      * all ranks have equal loads */
     uint32_t layer;
-    /* earliest start, counted from the beginning of `burst`; for a leader, the earliest start of
-     * the whole group */
+    /* earliest start, counted from the beginning of the burst below; for a leader, the earliest
+     * start of the whole group */
     Ps issued;
-    /* index of the burst (see HostBurst) in which the host issues the instruction. For a leader, it
-     * is the burst of the last member of the group. */
+    /* A burst is a sequence of instructions that the host issues without waiting (HostBurst). This
+     * is the index of the instruction's burst; for a leader, that of the group's last member. */
     uint32_t burst;
     /* index of the burst that the host begins only after the end of this instruction; 0: the host
      * never waits for this instruction */

@@ -141,8 +141,8 @@ typedef struct SimOptions {
     bool exact; /* simulate every micro-batch, even if it repeats the one before it */
 } SimOptions;
 
-/* Device memory under the profile of another system (SimOptions.runtime): the largest over all
- * ranks, and that of the rank whose numbers its logs print. */
+/* Device memory under the profile of another framework, its kernels and costs (SimOptions.runtime):
+ * the largest over all ranks, and that of the rank whose numbers its logs print. */
 typedef struct Held {
     uint64_t allocated_bytes; /* bytes of live tensors */
     uint64_t reserved_bytes;  /* bytes that the framework's allocator has taken from the device */

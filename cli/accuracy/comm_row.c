@@ -1,6 +1,7 @@
-/* Turns a source's description of a machine into a cluster. The GPU's name determines the node. The
- * words and numbers in the column of the interconnect determine the network. The notes say how the
- * calls were made. */
+/* Turns a row of measured_comm.csv into a question to the network model. The row describes a
+ * machine in the words of the publication that it comes from. The GPU's name determines the node,
+ * and the words and numbers in the column `interconnect` determine the network. The column `notes`
+ * says how the collectives were called, such as from one process. */
 #define _GNU_SOURCE /* for strcasestr */
 #include "cli/accuracy/comm_row.h"
 

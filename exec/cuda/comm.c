@@ -69,8 +69,8 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Marks the member with which this rank (`mine`) exchanges a message when member `from` of the
- * group runs the send or receive `in`. */
+/* `in` is a send or receive that member `from` of the group runs. If the message goes to this rank
+ * (member `mine`) or comes from it, marks the member at the other end. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -353,7 +353,8 @@ static bool exchange_strips(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream
     if (fine && last) fine = CHECK_CUDA(c, cudaMemsetAsync, (comm->out + strip, 0, strip, stream));
     if (!fine || !CHECK_NCCL(c, &of, ncclGroupStart, ())) return false;
     const int next = (int)((me + 1) % n), previous = (int)((me + n - 1) % n);
-    /* if a ring has only two members, NCCL pairs the messages between them in this order */
+    /* In a ring of two members, both strips go to the same member. NCCL pairs its sends and
+     * receives in the order of the calls, so the order of the four calls below matters. */
     if (fine && !last)
         fine = CHECK_NCCL(c, &of, ncclSend, (comm->in, strip, ncclInt8, next, of, stream));
     if (fine && !first)

@@ -36,11 +36,11 @@ typedef struct PreparedTransfer {
     TransferMethod method;
     /* n: number of elements, of `bytes` bytes each, in this rank's input or in one block */
     int group, n, bytes;
-    /* for each member, in elements: size and offset of its block, or of the data that this rank
-     * sends to it */
+    /* For each member, a size and an offset [elements]: those of the member's block if it has one,
+     * otherwise those of the data that this rank sends to it. */
     int *counts, *displs;
-    /* for each member, in elements: size and offset of the data that arrive from it in the staging
-     * memory */
+    /* For each member, the size and offset [elements] in the staging memory of the data that arrive
+     * from it. */
     int *in_counts, *in_displs;
     char *staging;
     const void **part; /* [members]: where each member's input lies in the staging memory, in the

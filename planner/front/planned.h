@@ -15,9 +15,10 @@ typedef struct Planned {
 
 void config_planned(const Config *config, Planned *out);
 
-/* Appends bytes to `key` that are equal for two configurations of one held script only if both give
- * the same plan. Returns false if there is no such key: the configuration has its own pipeline
- * schedule, or contains a pointer into `arena`, the arena of its load (planned.c says why). */
+/* Appends bytes to `key` that are equal for two configurations of one held script (parent.h) only
+ * if both give the same plan. Returns false if there is no such key: the configuration has its own
+ * pipeline schedule, or contains a pointer into `arena`, the arena of its load (planned.c says
+ * why). */
 bool planned_key(const Planned *planned, const Arena *arena, Str *key);
 
 #endif

@@ -33,9 +33,10 @@ typedef enum AttentionKernel {
 } AttentionKernel;
 
 /* Kernels bound by memory traffic; each has its own achieved fraction of the memory bandwidth. any:
- * the fraction of large copies. The others are named after their source: PyTorch's elementwise
- * kernels; vLLM's gated activation and norm; the norms of cuDNN and of PyTorch; Triton's kernels,
- * written by hand or generated, which can also write 8-bit operands. */
+ * some other kernel, which achieves the fraction of large copies. The others are named after their
+ * source: PyTorch's elementwise kernels; vLLM's gated activation and norm; the norms of cuDNN and
+ * of PyTorch; Triton's kernels, written by hand or generated, and these can also write 8-bit
+ * operands. */
 #define TRAFFIC_KERNELS(X)                                                                         \
     X(any)                                                                                         \
     X(elementwise)                                                                                 \
@@ -98,7 +99,8 @@ typedef struct RuntimeOp {
     /* the output is not saved; each gradient op that needs the output computes it again */
     bool remade;
     bool keeps_bytes; /* the op saves its inputs in 8 bits */
-    /* for a gradient op that the framework does not have: no input is saved for it */
+    /* for one of Tandem's gradient ops that the framework does not have: it computes this gradient
+     * from other tensors, so no input is saved for the op */
     bool reads_none;
     /* the output is never stored: the kernel of the op that reads it computes it on the fly */
     bool folded;
@@ -129,7 +131,7 @@ typedef struct Runtime {
     /* additional host time for each all-gather and each reduce-scatter of a sharded unit */
     double unit_s;
     double update_s;     /* host time to launch the optimizer's update of a unit */
-    double step_s;       /* time between two steps in which the device is idle */
+    double step_s;       /* time for which the device is idle between two steps */
     CompilePer compiled; /* what compile{} fuses; read only if is_compiled */
     bool is_compiled;    /* the plan lists compile{} */
     /* compile{} also compiles the loss function, although it is not part of the model */
@@ -215,8 +217,8 @@ typedef struct Runtime {
      * launches this many kernels in the forward pass and in the backward pass; 0: one call, as
      * without cp */
     double ring_kernels, ring_grad_kernels;
-    /* for experts: the fraction of an all-to-all's time for which products wait; the rest overlaps;
-     * 0: all of it */
+    /* For experts: products wait during this fraction of an all-to-all's time, and overlap with the
+     * rest. 0 means that they wait all the time. */
     double exchange_part;
     /* experts exchange tokens through a library with its own buffers (DeepEP), not through NCCL */
     bool own_exchange;

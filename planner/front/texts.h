@@ -1,5 +1,5 @@
-/* A set of strings that live as long as a held script, so that equal strings have equal addresses.
- */
+/* A set of strings that live as long as a held script, a script whose process answers many
+ * requests. So equal strings of several requests have equal addresses. */
 #ifndef TANDEM_FRONT_TEXTS_H
 #define TANDEM_FRONT_TEXTS_H
 

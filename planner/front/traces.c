@@ -1,4 +1,5 @@
-/* The models that a script held open has traced. Each distinct model is traced once. */
+/* The models that a held script has traced (its process answers many requests). Each distinct model
+ * is traced once. */
 #include <string.h>
 
 #include "planner/front/parent.h"

@@ -18,8 +18,9 @@
  * - A communication has a group of ranks and a number `match`. It starts when every rank of the
  *   group has reached the instruction with this `match`. It finishes on all of them together. For
  *   a send and its recv, the group is the sender and the receiver.
- * - Communications on one stream with the same non-zero `launch` start together, as between
- *   ncclGroupStart and ncclGroupEnd. The stream's next instruction waits for all of them.
+ * - Communications on one stream with the same non-zero `launch` form a launch group: they start
+ *   together, as between ncclGroupStart and ncclGroupEnd. The stream's next instruction waits for
+ *   all of them.
  * - Instructions on the compute stream with the same non-zero `fuse` follow each other and may run
  *   as one kernel. A buffer that only these instructions use then need not be written to memory.
  *   Two kinds of kernels exist. Either each instruction works row by row. Or the first is a matrix
@@ -72,7 +73,8 @@ typedef enum Space { SPACE_device, SPACE_host } Space;
 typedef struct Instr {
     OpKind op;
     Stream stream;
-    /* communications on the stream with equal `launch` start together; 0: starts by itself */
+    /* the launch group: communications on the stream with equal `launch` start together; 0: this
+     * one starts by itself */
     uint32_t launch;
     /* a communication's group: all ranks that differ from this one only along these mesh axes.
      * Local instructions: 0 */

@@ -31,7 +31,7 @@ static inline bool clock_passed(const Clock *busy, const Clock *now)
 }
 
 /* The instructions that are known to have finished when an instruction starts. A "steady"
- * instruction is a computation that belongs to no launch group. Steady instructions run in order.
+ * instruction is a computation that belongs to no launch group (plan.h). Steady ones run in order.
  * So each instruction that has finished when a steady instruction starts has also finished when any
  * later steady instruction starts. */
 typedef struct Knowledge {

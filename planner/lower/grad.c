@@ -37,7 +37,8 @@ bool lower_is_shared(const Lower *l, BufferId buffer)
     return newest_shared(l, buffer) != 0;
 }
 
-/* True if no other gradient shares `buffer`, the sum of `grad`, so that it may be written. */
+/* `buffer` has the sum of `grad`. True if no other gradient that is still needed shares this
+ * buffer, so that the buffer may be written. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
     for (uint32_t i = newest_shared(l, buffer); i; i = l->grad.shared.at[i - 1].next) {
@@ -119,8 +120,8 @@ static bool is_of_statistic(const Lower *l, TensorId grad)
            op_dim(op, l->g->nodes.at[id].n_in, INDEX_height) < 0;
 }
 
-/* Returns `from` in the layout in which the gradient is used. domain { as = "original" } skips the
- * sum over ranks for the gradients of group norms, as the original code does. */
+/* Returns `from` in the layout in which the gradient is used. domain { as = "original" } repeats a
+ * bug of miles-credit, which does not sum the gradients of group norms over ranks. */
 static BufferId to_use(Lower *l, TensorId grad, BufferId from, NodeId origin)
 {
     const Layout use = l->g->tensors.at[grad].use;
@@ -331,8 +332,8 @@ static bool reads(const Node *n, TensorId t)
     return any;
 }
 
-/* Ends the exchanges that have begun. If `reader` is not 0, exchanges of strided rows may continue,
- * except those whose gradients node `reader` reads. */
+/* Ends the exchanges that have begun. If `reader` is not 0, an exchange of strided rows (rows at
+ * equal distances, halo.c) continues, unless node `reader` reads its gradient. */
 static void end_returns(Lower *l, NodeId reader)
 {
     const uint32_t n = l->grad.returning.n;
@@ -389,8 +390,8 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
-    /* Until here, the node's inputs count as unread. So no output was added to a sum that the node
-     * reads. */
+    /* The node's inputs count as read only from here on. If they had counted as read before,
+     * output_buffer could have added an output to a sum that the node still has to read. */
     used(l, &n);
     if (!in_rows) lower_add_workspace(l, id, &e);
     e.after[0] = l->grad.after;

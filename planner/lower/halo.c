@@ -4,7 +4,7 @@
  * sends back its contributions to the gradients of these rows. If two dimensions have halos, the
  * strips of the second exchange include the halo of the first. So they contain the corners.
  *
- * Strides: a rank exchanges its contiguous rows for rows at equal distances, or the other way
+ * Strided rows: a rank exchanges its contiguous rows for rows at equal distances, or the other way
  * round. */
 #include <assert.h>
 #include <string.h>
@@ -42,8 +42,8 @@ static DealId halo_deal(Deals *deals, Arena *arena, DealKind kind, const Window 
     return reaches ? deal_around(deals, arena, kind, size, n_parts, held) : 0;
 }
 
-/* Returns the deal (which rows each rank has) of dimension d of argument `arg` of node n, split
- * over `parts` ranks. Returns 0 if a rank needs only its own rows. */
+/* A deal says which rows of a dimension each rank has. Returns the deal of dimension d of argument
+ * `arg` of node n, split over `parts` ranks. Returns 0 if a rank needs only its own rows. */
 static DealId deal_of_arg(Lower *l, const Node *n, const Binding *b, uint32_t arg, int d,
                           uint32_t parts)
 {
@@ -129,7 +129,8 @@ static BufferId local(Lower *l, OpKind op, int d, BufferId from, BufferId strips
     return out;
 }
 
-/* True if a rank has other rows of the dimension than its contiguous part: a halo, or strides. */
+/* True if a rank does not simply have its contiguous part of the dimension: it has a halo, too, or
+ * it has strided rows instead. */
 static bool is_moved(const Lower *l, DealId deal)
 {
     return deal_is_around(&l->g->deals, deal) || deal_is_strided(&l->g->deals, deal);
@@ -225,8 +226,9 @@ BufferId lower_hold_end(Lower *l, const HaloStep *step, NodeId origin)
     return local(l, OP_halo_join, step->d, step->from, step->strips, held, origin);
 }
 
-/* Begins with the last dimension that has a halo. The strips of the first dimension then include
- * this halo. So they contain the corners. */
+/* Exchanges the last dimension that has a halo first, and dimension `first` last. The strips that
+ * are exchanged last then include the halos of the other dimensions. So they contain the
+ * corners. */
 HaloStep lower_hold_begin(Lower *l, BufferId from, const DealId *around, NodeId origin)
 {
     int first = 0;

@@ -31,7 +31,9 @@
 typedef struct Version {
     BufferId buffer;
     Layout layout;
-    bool around; /* it has a halo or strided rows; only nodes that read these rows may use it */
+    /* It has a halo, or strided rows (rows at equal distances, layout/stride.h) instead of
+     * contiguous ones. Only nodes that read these rows may use it. */
+    bool around;
     /* If not 0, `buffer` has only the strips of the halo, and this buffer has the rank's own
      * rows. */
     BufferId rows;
@@ -273,7 +275,8 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
 const Shape *lower_shape(const Lower *l, BufferId b);
 DType lower_dtype(const Lower *l, DType t); /* applies the map of dtypes */
 Shape tensor_shape(const Graph *g, const Tensor *t, const Layout *layout);
-/* Returns the shape of t in this layout. Split tokens get the deal that belongs to the layout. */
+/* Returns the shape of t in this layout. Split tokens get the deal (layout.h)
+ * that belongs to the layout. */
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
 /* True if `deal` splits the tokens of a sequence over cp, or over cp and tp. */
 bool lower_is_sequence(const Lower *l, DealId deal);

@@ -66,7 +66,8 @@ typedef struct ContextJob {
     AxisSet scan_axes; /* like heads_axes, for state-space layers (cp_scan.c) */
     /* these axes divide the rooms of each expert, its places for tokens (layout/rows.h) */
     AxisSet rooms_axes;
-    /* folded experts: mesh axes of cp and tp over which experts are divided, besides ep */
+    /* with ep_mode = "folded" (front/fold.h): mesh axes of cp and tp over which experts are
+     * divided, besides ep */
     AxisSet lent_axes;
     DealId seq_deal; /* which tokens each rank of cp has; 0: contiguous parts of equal size */
 } ContextJob;

@@ -51,9 +51,10 @@ typedef struct HappensBefore {
 /* True if instruction a has finished when b starts; a must be less than b. */
 bool order_before(const HappensBefore *o, Pc a, Pc b);
 
-/* How a value is packed for a message. Strips of halos, and pieces for the exchange of strided and
- * contiguous rows, also say whether they have been sent: PIECES_to_* are packed but not sent,
- * PIECES_for_* are received. PACKED_zigzag equals the Attrs.chunks of a zigzag packing. */
+/* How a value is packed for a message. For strips of halos, and for pieces of rows, this also says
+ * whether they have been sent: PIECES_to_* are packed but not sent, PIECES_for_* are received. (A
+ * rank sends pieces to exchange contiguous rows for strided ones, layout/stride.h, or back.)
+ * PACKED_zigzag equals the Attrs.chunks of a zigzag packing. */
 typedef enum Packing {
     PACKED_in_order,
     PACKED_zigzag = 2,

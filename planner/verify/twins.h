@@ -3,11 +3,11 @@
  * The argument. Twins have equal keys. The key of a buffer has all its fields, and those of the
  * buffer that contains it, except numbers that only say where and when: offsets, first and last
  * use, and the micro-batch. The key of an instruction has all its fields and the keys of its
- * arguments, except the micro-batch, waits, launch group, kernel and match number. It also says
- * whether the match number is 0, and which arguments are used here for the first time. A check that
- * reads nothing else of the program gives the same answer for all twins. So once it has accepted
- * one of them, it may skip the others. If one is faulty, it checks the others too: each fault is
- * reported, as without twins. */
+ * arguments, except the micro-batch, waits, launch group (Instr.launch), kernel and match number.
+ * It also says whether the match number is 0, and which arguments are used here for the first time.
+ * A check that reads nothing else of the program gives the same answer for all twins. So once it
+ * has accepted one of them, it may skip the others. If one is faulty, it checks the others too:
+ * each fault is reported, as without twins. */
 #ifndef TANDEM_VERIFY_TWINS_H
 #define TANDEM_VERIFY_TWINS_H
 

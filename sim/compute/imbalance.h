@@ -26,7 +26,7 @@ uint32_t *loads_members(const Plan *plan, Arena *arena);
 /* A model that changes the costs and transfers of a plan with experts. */
 typedef struct Imbalance Imbalance;
 /* Returns the fraction of the slots of an exchange that is really sent (a slot is room for one
- * row). It is below 1 only if the profile sets `pads_late`. */
+ * row). It is below 1 only if the framework's profile (Runtime) sets `pads_late`. */
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
 /* Makes the model. If `loads` is not NULL, it has the loads of each rank, and `factor` is
  * ignored. */

@@ -26,7 +26,9 @@ enum { PIECE_BYTES = 2 << 20 };
 static const uint64_t sender_bytes = PIECE_BYTES;
 static const uint64_t nic_messages_bytes =
     NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* bytes for each channel */
-/* bytes for each head and channel, in both directions */
+/* A reduction in the NVLink switch has a buffer for each channel and each head. (A head is a rank
+ * of the node that gets the sum of one part of the data.) This is the size of the buffer, for both
+ * directions together. */
 static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
 
 /* Returns the bytes at the receiving end of a connection on one channel, inside a node. */

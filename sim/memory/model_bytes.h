@@ -1,4 +1,5 @@
-/* Bytes of a model's weights under a framework's profile. */
+/* Bytes of a model's weights under a framework's profile: its costs and settings, such as those of
+ * Megatron (Runtime). */
 #ifndef TANDEM_SIM_MEMORY_MODEL_BYTES_H
 #define TANDEM_SIM_MEMORY_MODEL_BYTES_H
 

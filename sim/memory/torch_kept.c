@@ -40,7 +40,7 @@ static const bool *offloaded_modules(const Keeper *k)
     bool *is = arena_array(k->arena, (size_t)g->modules.n + 1, sizeof *is);
     double n_blocks = 0;
     for (ModuleId m = 1; m < g->modules.n;
-         m++) { /* a module has a larger index than the modules around it */
+         m++) { /* a module has a larger index than the modules that contain it */
         const Module *at = &g->modules.at[m];
         is[m] = at->parent != 0 && is[at->parent];
         if (at->is_block && !is[m]) is[m] = n_blocks++ < k->runtime->offloaded_blocks;
@@ -89,8 +89,8 @@ static void find_needed(const Keeper *k)
     }
 }
 
-/* Returns true if the framework reads no output of `in`: none is persistent, and the framework runs
- * no instruction that reads one. read[buffer]: true if it runs an instruction that reads the
+/* Returns true if the framework reads no output of `in`: no output is persistent, and the framework
+ * runs no instruction that reads one. read[buffer] is true if it runs an instruction that reads the
  * buffer. */
 static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
 {
@@ -101,9 +101,9 @@ static bool only_absent_read(const Keeper *k, const Instr *in, const bool *read)
     return in->args.n > in->n_in;
 }
 
-/* Returns an array [pc], which is true if the framework does not run the instruction. This is true
- * for gradients that it computes from other tensors (`reads_none`), and for instructions that only
- * move the inputs of such gradients. */
+/* Returns an array [pc], which is true if the instruction is absent: the framework does not run it.
+ * An instruction is absent if the framework computes its gradient from other tensors
+ * (`reads_none`), or if it only moves inputs of absent instructions. */
 static const bool *absent_instructions(const Keeper *k)
 {
     const Program *p = k->program;
@@ -120,8 +120,8 @@ static const bool *absent_instructions(const Keeper *k)
     return absent;
 }
 
-/* The framework computes some gradients from tensors that the plan does not have (`reads_none`). So
- * the inputs that these gradients have in the plan are not kept for them. */
+/* In the plan, an absent instruction has inputs, which are kept until it runs. The framework does
+ * not keep them for it. */
 static void spare_inputs(const Keeper *k)
 {
     const Program *p = k->program;
@@ -164,8 +164,8 @@ static void forget_untrained(const Keeper *k)
     }
 }
 
-/* Returns true for a value that one op passes to another: an activation, or a copy of one in the
- * order in which an exchange sends it. */
+/* Returns true for a value that one op passes to another: an activation, or a copy of an activation
+ * that was sorted for an exchange. */
 static bool is_value(const Buffer *b)
 {
     return b->category == CATEGORY_activation || b->category == CATEGORY_communication;
@@ -206,8 +206,8 @@ static void hold_nodes(const Keeper *k)
     uint32_t n_micro = 1;
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].microbatch >= n_micro) n_micro = p->code.at[pc].microbatch + 1;
-    /* [forward node][micro-batch], because schedules with postponed weight gradients mix
-     * micro-batches */
+    /* [forward node][micro-batch]: the last instruction of its gradients. Each micro-batch has an
+     * entry, because schedules that postpone weight gradients mix micro-batches. */
     Pc *last = arena_array(k->arena, (size_t)g->nodes.n * n_micro, sizeof *last);
     for (Pc pc = p->code.n; pc-- > 1;) {
         const Instr *in = &p->code.at[pc];
@@ -219,7 +219,7 @@ static void hold_nodes(const Keeper *k)
         if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
             const BufferId id = root_of(k, in, i);
-            /* buffers that are kept for a shorter time are recomputed */
+            /* a buffer that is not kept until `pc` is recomputed, so nothing holds it */
             if (k->kept->needed[id] >= pc) keep_until(k, id, *until);
         }
     }
@@ -321,8 +321,8 @@ static void hold_logits(const Keeper *k)
     if (before != 0) keep_until(k, before, p->code.n - 1);
 }
 
-/* Returns an array [node]. It is true for a node in a recomputed region if a module keeps the
- * result of an op that depends on this node. */
+/* Returns an array [node]. It is true for each node whose result leads to a value that a module
+ * keeps (`keeps_graph`), if both nodes belong to the same recomputed region. */
 static bool *nodes_of_kept_graphs(const Keeper *k)
 {
     const Graph *g = &k->plan->graph;

@@ -25,8 +25,8 @@ typedef struct ZeroMemory {
     uint64_t resident_bytes[4]; /* bytes of permanent tensors; 0: the entry is unused */
 } ZeroMemory;
 
-/* Finds ZeRO's tensors. If the profile has no buckets, there are no such tensors, and no buffer is
- * replaced. */
+/* Finds ZeRO's tensors. If the framework's profile (Runtime) has no buckets, there are no such
+ * tensors, and no buffer is replaced. */
 void zero_memory(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena,
                  ZeroMemory *zero);
 

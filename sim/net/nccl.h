@@ -73,7 +73,8 @@ static inline double nccl_simple_bytes(const Cluster *cluster)
     return cluster->fabric.buffer_bytes > 0 ? cluster->fabric.buffer_bytes : 4 << 20;
 }
 /* nccl_channels returns the number of channels of a communicator, nccl_switch_channels the number
- * of channels of reductions in the NVLink switch. */
+ * of channels of reductions in the NVLink switch. (In such a reduction, a head is a rank that gets
+ * the sum of one part of the data from the switch, and returns it to all ranks.) */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
 uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
 /* Returns the number of channels of the communicator of a case: two for each ring, at most 64. */
@@ -102,9 +103,10 @@ double pcie_exchange_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
  * switch. */
 NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double least_us);
 
-/* Returns the time to fill the levels of a tree of nodes with one chunk of each channel. Returns 0
- * if the fitted ramp of the fabric already contains this time. hop_bytes_per_us is the rate of a
- * hop between nodes. */
+/* Returns the time to fill the levels of a tree of nodes with one chunk of each channel. The ramp
+ * of a fabric is the extra time until the pipeline of chunks is full (cluster_config.h). Returns 0
+ * if the fitted ramp already contains the time of the levels. hop_bytes_per_us is the rate of a hop
+ * between nodes. */
 double nccl_levels_us(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                       double channels, double hop_bytes_per_us);
 

@@ -22,12 +22,12 @@ static const char *const algorithm_name[] = {
  * with 6 to 10 us in graphs. */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
-/* Number of heads of a reduction in the switch on one board; `nvls` and the filling were fitted to
- * this number. */
+/* Number of heads (nccl.h) of a reduction in the switch on a board of eight devices. The constants
+ * `nvls` and `ramp_us` of nccl_fit.def were fitted to boards with this number. */
 static const double board_heads = 8;
 
-/* Messages with more bytes than this are spread over several channels. (Measured on EFA: from 8 to
- * 64 KiB.) */
+/* Messages with more bytes than this are spread over several channels. (In measurements on EFA, the
+ * time that this takes appears between 8 and 64 KiB.) */
 static const double spread_bytes = 24 << 10;
 
 const NcclFit *nccl_fit(const Cluster *cluster)
@@ -209,8 +209,9 @@ static double filled(double us, double at_bytes, double bytes)
     return us <= 0 ? 0 : us * bytes / (bytes + fmax(at_bytes, 1));
 }
 
-/* Returns the time [us] of the fabric's ramp. It was fitted to all-reduces, whose data go between
- * nodes twice. Data of other collectives go once. A tree with Simple passes on only whole chunks
+/* Returns the time [us] of the fabric's ramp: extra time between nodes, until all chunks of the
+ * pipeline are on their way. It was fitted to all-reduces, whose data go between nodes twice. Data
+ * of other collectives go once. A tree with Simple passes on only whole chunks
  * (all_reduce.h: ProtoSimple<1, 1>). Until every channel has a chunk, its hops do not overlap, so
  * the ramp grows in proportion to the bytes; after that it stays the same. */
 static double fabric_ramp_us(const NcclCase *c, bool whole_chunks)
@@ -308,8 +309,8 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
     double fluid = choice.port_bytes / port, latency = 10.5;
     if (c->n_nodes > 1) {
         double nics = nics_bytes_per_us(c) / g;
-        fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* this is 0.9 of a NIC's nominal
-                                                                 rate */
+        fluid = fmax(fluid, choice.nic_bytes / (.94 * nics)); /* with the .96 in `nics`, 0.9
+                                                                 of the nominal rate */
         latency = 24.5 + c->cluster->fabric.message_s * 1e6;
     }
     latency += fabric_ramp_us(c, false) + filled(fit->exchange_us, fit->exchange_mib * 0x1p20, s);
@@ -447,9 +448,10 @@ NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint
     return nccl_choose_as(cluster, &none, op, n_nodes, ranks_per_node, bytes);
 }
 
-/* If the plan says register = auto, the arena also lies in windows. But kernels for windows are
- * assumed only if the plan asks for them, because their times are NCCL's claims and were not
- * measured. */
+/* A window is memory that all ranks have registered with NCCL, which has faster kernels for it. If
+ * the plan says register = auto, the executor also makes a window of each rank's buffers. But the
+ * kernels for windows are assumed only if the plan asks for them, because their times are NCCL's
+ * claims and were not measured. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes)
 {

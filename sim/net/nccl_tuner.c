@@ -1,6 +1,6 @@
 /* NCCL's own model of a collective: a latency and a bandwidth for every algorithm and protocol.
- * NCCL runs the pair with the smallest time (src/graph/tuning.cc). The model ignores launches and
- * ramps. nccl_time.c computes the time of the chosen algorithm. */
+ * NCCL runs the pair with the smallest time (src/graph/tuning.cc). The model ignores launches, and
+ * the time until a pipeline is full. nccl_time.c computes the time of the chosen algorithm. */
 #include <assert.h>
 #include <math.h>
 
@@ -63,8 +63,8 @@ static bool goes_round(Collective kind)
            kind == COLLECTIVE_reduce_scatter;
 }
 
-/* Returns the latency [us] of filling a chain of all ranks once. All channels are equal, so the
- * tuner counts each hop once. */
+/* Returns the latency [us] of filling a chain of all ranks once. All channels fill at the same
+ * time, so each hop counts once. */
 static double chain_latency_us(const NcclCase *c, uint32_t protocol)
 {
     NcclAlgorithm row = protocol == SIMPLE ? NCCL_Tree : NCCL_Ring;
@@ -94,7 +94,8 @@ static NcclEstimate ring(const NcclCase *c, uint32_t protocol)
     double steps = nccl_steps(c), crossing = 0, overhead = 0;
     if (c->n_nodes > 1) {
         crossing = nccl_crossings(c);
-        overhead = protocol == SIMPLE ? 3 : 1; /* overhead of the host for a NIC; Intel: 1 us */
+        overhead = protocol == SIMPLE ? 3 : 1; /* host time of a hop through a NIC: 1 us on Intel,
+                                                  and for Simple three times as much */
     }
     double hop_network = network_us[c->per_node <= 1 ? NCCL_Tree : NCCL_Ring][protocol];
     double latency = base_us[NCCL_Ring][protocol] +
@@ -117,7 +118,9 @@ static NcclEstimate tree(const NcclCase *c, uint32_t protocol)
     if (protocol == LL128) {
         b = fmin(b * (c->n_nodes <= 1 ? 7. / 9 : 120. / 128), channels * caps->tree_ll128[i]);
     }
-    if (sm90(c) && c->n_nodes > 1) b *= .85; /* plain trees inside the node */
+    if (sm90(c) && c->n_nodes > 1)
+        b *= .85; /* NCCL's factor if all NIC traffic of a tree
+                     goes through one device of the node */
     if (c->bytes < 512. * 1024 * 1024) {
         double at = floor(log2(fmax(c->bytes, 64) / 64));
         if (at >= 0 && at < 24) b *= tree_correction[protocol][(uint32_t)at];
@@ -154,8 +157,9 @@ static NcclEstimate nvls(const NcclCase *c, bool trees)
     return (NcclEstimate){latency, 1000 * channels * bus * c->n_ranks / nccl_steps(c)};
 }
 
-/* Estimates reductions in the switches of the network. The ranks of a node send to heads (direct),
- * or along a chain. */
+/* Estimates reductions in the switches of the network. Heads are the ranks of a node that send to
+ * these switches. If `direct`, the other ranks send to all heads directly; if not, data go from
+ * rank to rank along a chain. */
 static NcclEstimate coll_net(const NcclCase *c, bool direct)
 {
     double g = c->per_node, channels = c->ring.channels;

@@ -33,9 +33,9 @@ typedef struct AttentionArgs {
      * local query `half`, and the chunks are `jump` tokens apart in the sequence. Otherwise half =
      * S and jump = 0. A query with a larger index has a larger position. */
     int64_t half, jump;
-    /* Numbers of heads (of all sequences) that blocks process at the same time, tile by tile (see
-     * order_beside). The first is for kernels whose blocks hold queries, the second for kernels
-     * whose blocks hold keys. */
+    /* How many heads the running blocks work on at the same time, so that what they read stays in
+     * the cache (order_beside). Heads of all sequences count. The first number is for kernels whose
+     * blocks hold queries, the second for kernels whose blocks hold keys. */
     uint32_t beside_queries, beside_keys;
     DType dtype;
     float scale;
@@ -58,8 +58,9 @@ typedef struct AttentionPlace {
     int64_t head;           /* index of the query head in the sequence: g R + r */
 } AttentionPlace;
 
-/* Returns the tile of the block with index `block`. A caller may also pass a ticket, which is a
- * number that a block has drawn. The tensor has n rows, in tiles of `tile` rows. */
+/* Returns the tile of the block with index `block`. In a kernel whose blocks take
+ * numbers from a counter (tickets), `block` is such a number. The tensor has n rows, in tiles of
+ * `tile` rows. */
 DEVICE AttentionPlace attention_place_of(const AttentionArgs *a, uint32_t block, int64_t n,
                                          int64_t tile, int64_t heads_a_group, uint32_t beside,
                                          bool last_first)

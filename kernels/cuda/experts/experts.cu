@@ -11,15 +11,16 @@ enum {
     EXPERTS_THREADS = 256,
     EXPERTS_AHEAD = 4, /* rows that a thread loads at once */
     DOT_AHEAD = 2,
-    /* slots that a block clears, after it has searched all choices of their sequence */
+    /* Number of slots that one block clears. All of them belong to one sequence, and the block
+     * first searches all choices of this sequence. */
     CLEAR_TILE = 128,
     CLEAR_AHEAD = 8
 };
 
 typedef struct ExpertsArgs {
-    Array tokens, rows, weights; /* [b,S,k], [e,b,m,k], [b,S,K]; weights: may be missing and then
-                                    are 1 */
-    const int32_t *slots;        /* [b,S,K] */
+    /* b, S, k and so on are the sizes below. Without `weights`, all weights are 1. */
+    Array tokens, rows, weights;              /* [b,S,k], [e,b,m,k], [b,S,K] */
+    const int32_t *slots;                     /* [b,S,K] */
     int64_t sequences, per_sequence, choices; /* b, S, K */
     int64_t experts, rooms, width;            /* this rank's e, m and k; a room is a slot of an
                                                  expert for one sequence */

@@ -1,8 +1,12 @@
 /* Mixture of experts without a fixed number of slots for each expert (see
  * planner/ir/layout/rows.h). Kernels copy tokens to rows and back, multiply uneven groups of rows,
- * and add biases. Rows are ordered by expert, and within an expert by sequence. So the index of the
- * first row of an expert and sequence is the sum of all counts before it. Memory after the last row
- * is set to zero. */
+ * and add biases. Rows are ordered by expert, and within an expert by sequence. A count says how
+ * many rows an expert has from one sequence. So the index of their first row is the sum of all
+ * earlier counts. Memory after the last row is set to zero.
+ *
+ * A choice is an expert to which a token goes; each token has K choices. The slot of a choice is
+ * the number expert * O + place. The place counts the earlier choices of this expert in the same
+ * sequence; it is less than O. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -18,10 +22,10 @@ enum {
 };
 
 typedef struct UnevenArgs {
-    Array tokens, rows, weights;   /* [b,S,k], [.,k], [b,S,K]; weights: may be missing and then are
-                                      1 */
-    const int32_t *slots, *counts; /* [b,S,K], [e,b] */
-    int32_t *made;                 /* the counts that a kernel writes */
+    /* b, S, k and so on are the sizes below. Without `weights`, all weights are 1. */
+    Array tokens, rows, weights;                     /* [b,S,k], [number of rows, k], [b,S,K] */
+    const int32_t *slots, *counts;                   /* [b,S,K], [e,b] */
+    int32_t *made;                                   /* the counts that a kernel writes */
     int64_t sequences, per_sequence, choices, width; /* b, S, K, k */
     int64_t experts, start, rooms;                   /* this rank's number of experts; its first
                                                         expert; slots that an expert has for each
@@ -46,9 +50,8 @@ DEVICE int64_t rows_before(const int32_t *counts, int64_t n)
     return warp_count(sum);
 }
 
-/* Returns the row of a slot. (A choice's slot states its expert and its place among the expert's
- * choices.) A warp computes it. Returns -1 if the choice was dropped or the row belongs to another
- * rank. */
+/* Returns the row of a choice, given its slot. A warp computes it. Returns -1 if the choice was
+ * dropped or the row belongs to another rank. */
 DEVICE int64_t uneven_row(const UnevenArgs *a, int64_t sequence, int32_t slot)
 {
     if (slot < 0) return -1;

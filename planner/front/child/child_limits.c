@@ -1,8 +1,8 @@
 /* The limits on a script's processor time and memory. The time limit has two stages. First, a hook
  * makes the interpreter raise an error at its next instruction. Code that does not return to the
- * interpreter, such as a slow pattern match, does not notice. So some timer signals later, the
- * signal handler itself reports the line and ends the process. Memory is limited in Lua's allocator
- * and by the size of the address space (RLIMIT_AS). */
+ * interpreter, such as a slow pattern match, does not notice. So after some more signals of the
+ * timer, the signal handler itself reports the line and ends the process. Memory is limited in
+ * Lua's allocator and by the size of the address space (RLIMIT_AS). */
 #include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,8 +32,8 @@ static bool is_spent(Child *c)
 }
 
 /* If the script would exceed its limit, returns NULL: Lua then collects garbage, asks again, and if
- * that also fails, raises a memory error. Scripts have no finalizers: Lua would run them without
- * hooks and only warn about their memory errors. */
+ * that also fails, raises a memory error. Scripts cannot have finalizers (__gc), because Lua would
+ * run them with hooks switched off and would only warn about their memory errors. */
 void *child_allocate(void *self, void *at, size_t old, size_t size)
 {
     Child *c = self;
@@ -154,8 +154,9 @@ _Noreturn void child_out_of_memory(void *self)
     _exit(CHILD_NO_MEMORY);
 }
 
-/* Sets all limits. A held script gets no RLIMIT_CPU, because its processor time adds up over
- * requests; its timer starts anew for each request instead. */
+/* Sets all limits. The process of a held script answers many requests (child.h), and its processor
+ * time adds up over them. So it gets no RLIMIT_CPU; its timer starts anew for each request
+ * instead. */
 void child_limit(Child *c)
 {
     rlim_t seconds = (rlim_t)c->cpu_s + 4;

@@ -1,5 +1,6 @@
-/* Declarations that the files of this folder share. They read the plan's values from the child's
- * records, check them and store them in a Draft (parent.h). */
+/* Declarations that the files of this folder share. A child process runs the user's script and
+ * sends the plan's values as records. The functions here check these values and store them in a
+ * Draft (parent.h). */
 #ifndef TANDEM_FRONT_DRAFT_H
 #define TANDEM_FRONT_DRAFT_H
 
@@ -22,8 +23,8 @@ bool draft_whole(Value *v);
 /* Reports that `v`, the value at `path`, does not have the type that `f` asks for. Returns false.
  */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
-/* Reports that the last word of `path` is not a key of the table or pass `parent`, such as "mesh"
- * or "tp" (of_pass). The hint gives the nearest key. */
+/* Reports that the last word of `path` is not a key of `parent`. `parent` is a pass such as "tp" if
+ * of_pass is true, and a table such as "mesh" if not. The hint gives the nearest key. */
 void draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
 /* Returns Tandem's key for a name that other frameworks use: "batch.micro" for "micro_batch_size".
  * Returns NULL if the table other_names.def lacks the name. */

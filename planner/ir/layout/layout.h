@@ -92,20 +92,21 @@ AxisSet layout_axes_partial(const Layout *l);
  * WHOLE on every axis. */
 const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
-/* ---- deals ---- An index of Deals.deals, where equal deals are stored once. 0 is the equal deal:
- * all parts are contiguous and have the same size. */
+/* ---- deals ---- A dimension that is split has a part for each rank. A deal says which indices of
+ * the dimension each part has. A DealId is an index of Deals.deals, where equal deals are stored
+ * once. 0 is the equal deal: all parts are contiguous and have the same size. */
 typedef uint32_t DealId;
-/* How the indices of a dimension are dealt to parts; ranges include both ends:
+/* The kinds of deals. Ranges in the examples include both ends:
  *   equal     contiguous parts of equal size: 12 over 4 gives 0-2, 3-5, 6-8, 9-11
  *   ceil      contiguous parts of ceil(size / n): 10 over 4 gives 0-2, 3-5, 6-8, 9 (padding.h)
  *   rows      the tokens that chose an expert, whose count is known only at run time (rows.h)
  *   listed    any intervals, from a table. A zigzag of 16 over 4: part 0 has 0-1 and 14-15
  *   segments  each segment divided evenly. Queries 0-7, keys 8-11 and values 12-15 over 2:
  *             part 0 has 0-3, 8-9 and 12-13
- *   halo      neighbouring parts overlap; a part also stores copies of its neighbours' rows
- * (halo.h) overlap   neighbouring parts overlap; each stores its own summand of the common rows
- * (halo.h) strided   intervals at equal distances. 12 over 2, two intervals each: part 0 has 0-2,
- * 6-8 (stride.h) */
+ *   halo      parts overlap: each also stores copies of its neighbours' rows (halo.h)
+ *   overlap   parts overlap: each stores its own summand of the common rows (halo.h)
+ *   strided   intervals at equal distances (stride.h). 12 over 2, two intervals each:
+ *             part 0 has 0-2 and 6-8 */
 typedef enum DealKind {
     DEAL_equal,
     DEAL_ceil,

@@ -1,5 +1,5 @@
-/* Binds ops to dimensions, and answers questions about an op from its signature and its
- * attributes. */
+/* Binds ops to dimensions: finds the size of each index letter in the op's signature. Also answers
+ * questions about an op from its signature and its attributes. */
 #include "planner/ir/op/op.h"
 
 #include <assert.h>
@@ -11,8 +11,8 @@
 #include "planner/ir/op/op_private.h"
 #include "planner/ir/window.h"
 
-/* The key of a binding in the table: the op with its counts of inputs and outputs, then for each
- * argument its count of dimensions and their sizes. */
+/* Bindings that were computed are kept in a hash table. The key of a binding is the op with its
+ * counts of inputs and outputs, then for each argument its count of dimensions and their sizes. */
 enum { KEY_WORDS = 1 + MAX_ARGS * (1 + MAX_DIMS) };
 typedef struct BoundKey {
     uint32_t n; /* words in use; 0: some dimensions are unknown, so there is no key */
@@ -35,8 +35,8 @@ typedef struct BoundSet {
 } BoundSet;
 enum { BOUND_SETS_LOG = 9, BOUND_SETS = 1 << BOUND_SETS_LOG };
 
-/* Each thread has a hash table of BOUND_SETS sets. It is allocated at the thread's first use: as
- * thread-local memory, it would be zeroed at the start of every thread. */
+/* Each thread has a hash table of BOUND_SETS sets. The table is allocated when the thread first
+ * uses it. A thread-local array would be zeroed at the start of every thread, used or not. */
 static pthread_key_t bounds_key;
 static pthread_once_t bounds_once = PTHREAD_ONCE_INIT;
 static void bounds_make_key(void)
@@ -169,7 +169,7 @@ bool op_is_rowwise(OpKind op)
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;
     if (sig->n_in == 0 || sig_uses(sig, 'h'))
-        return false; /* fields have points, not rows of features */
+        return false; /* h is the height of a field, which has points, not rows */
     for (uint32_t i = 0; i < sig->n_in; i++)
         for (int d = 0; d < sig->in[i].n_dims; d++) {
             const SigDim *dim = &sig->in[i].dim[d];
@@ -229,7 +229,9 @@ char op_looked_up(OpKind op, const Binding *b, uint32_t arg)
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const Signature *sig = &op_info(op)->sig;
-    int64_t n = 1; /* the size of the index that the slice has in place of F; 1 if it has none */
+    /* Index F is sliced: the op takes attrs->count of its elements or, if it is the gradient, puts
+     * them back. n is the size of the index that the slice has in place of F; 1 if it has none. */
+    int64_t n = 1;
     for (uint32_t i = 0; i < b->n_letters; i++) {
         char letter = b->letters[i];
         bool in = sig_term_uses(&sig->in[0], letter), out = sig_term_uses(&sig->out[0], letter);

@@ -80,7 +80,8 @@ typedef struct TextField {
     /* A note for the docs, or NULL: what a label is for, how the reader derives the field, or why
      * the text has it although it follows from other fields. */
     const char *note;
-    /* of a buffer: a view always has its root's value, so it is written only for roots */
+    /* For a field of buffers: a view (a part of another buffer, its root) always has the value of
+     * its root, so only roots write the field. */
     bool of_root;
 } TextField;
 
@@ -101,8 +102,8 @@ typedef enum TextRecordKind {
     RECORD_program,
     RECORD_buffer, /* written as "%12 ..." */
     RECORD_instr,  /* written as "12 ..." */
-    RECORD_ranks,  /* which ranks run each program; has no fields of the table */
-    RECORD_seal,   /* the seals of one kind of record; has no fields of the table */
+    RECORD_ranks,  /* which ranks run each program; fields.c has no table for it */
+    RECORD_seal,   /* the seals of one kind of record; fields.c has no table for it */
     RECORD_COUNT
 } TextRecordKind;
 

@@ -8,7 +8,8 @@
 
 #include "planner/lower/memory/gaps.h"
 
-/* Finds the first member of each launch group, which represents the group. */
+/* A launch group is a sequence of communications on one stream that start together
+ * (Instr.launch). Its first member represents it. Finds this member. */
 static void find_launches(Lives *l)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -40,8 +41,8 @@ static Pc finished(const Lives *l, const Instr *in, Pc member)
     return n == l->launches[first].n ? l->launches[first].newest : 0;
 }
 
-/* Computes the clock of each instruction. Communications of a launch group start together, so none
- * waits for another. */
+/* Computes the clock of each instruction: which instructions have finished when it starts.
+ * Communications of a launch group start together, so none waits for another. */
 static void find_clocks(Lives *l)
 {
     const Program *p = l->p;
@@ -53,7 +54,8 @@ static void find_clocks(Lives *l)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         int s = (int)in->stream;
-        /* the whole previous group has finished */
+        /* `in` begins a new group or is in none. So the whole previous group of its stream has
+         * finished when it starts. */
         if (!in->launch || in->launch != launch[s]) {
             done[s] = group[s];
             launch[s] = in->launch;
@@ -182,9 +184,10 @@ static void list_steady(Lives *l)
     }
 }
 
-/* Finds the first steady instruction (see Knowledge) that starts after all users of buffer b have
- * finished. At all later steady instructions the users have finished, too, so the search doubles
- * its steps and then bisects. */
+/* Steady instructions are the computations outside of launch groups; they run in order (Knowledge
+ * in clock.h). Finds the first of them that starts after all users of buffer b have finished. The
+ * users have then also finished when any later one starts. So the search doubles its steps and then
+ * bisects. */
 static End find_end(const Lives *l, BufferId b)
 {
     const Pc behind = (Pc)l->p->code.n;
@@ -283,7 +286,8 @@ uint64_t lives_in_use(const Lives *l, uint64_t bottom, uint64_t *in_use, uint64_
         uint64_t begin = 0;
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
             if (!l->taken_over[b]) begin += bytes_of(l, b);
-        /* at later computations, everything that has finished at this one has finished, too */
+        /* What has finished when a computation starts has also finished when any later one starts.
+         * So a computation takes all finished buffers off the list. */
         const bool computes = l->p->code.at[pc].stream == STREAM_compute;
         if (waiting.n && (computes || begin)) {
             const uint64_t taken = take_free(l, &waiting, pc, computes ? UINT64_MAX : begin);

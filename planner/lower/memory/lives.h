@@ -4,7 +4,8 @@
 
 #include "planner/lower/clock.h"
 
-/* The launch group of a communication. */
+/* A launch group: communications on one stream that start together (Instr.launch). `first` and
+ * `newest` are its first and last member, and n is their number. */
 typedef struct Launch {
     Pc first, newest;
     uint32_t n;
@@ -15,7 +16,7 @@ typedef struct Lives {
     Arena *scratch;
     Clock *clocks;      /* [pc]: the newest finished instruction of each stream when pc starts */
     Clock *touched;     /* [buffer]: the newest use by each stream */
-    LIST(Pc) steady;    /* the steady instructions (see Knowledge), in order */
+    LIST(Pc) steady;    /* the computations outside of launch groups, in order (clock.h) */
     uint32_t *n_steady; /* [pc]: the number of steady instructions before pc */
     End *end;    /* [buffer]: when its last use ends; only for temporary buffers in `space` */
     Clock never; /* a time that never comes; used for a result of the step, whose bytes are

@@ -17,30 +17,35 @@ typedef struct Schedule {
     uint32_t makespan;
 } Schedule;
 
-/* The lines of the script that list the actions of each rank, for reports. own = NULL: reports name
- * `loc`. */
+/* The place in the script that reports name: for a schedule that the script lists (`own`), the line
+ * of the rank's list. If `own` is NULL, reports name `loc`. */
 typedef struct ScheduleLocs {
     Loc loc;
     const OwnSchedule *own;
 } ScheduleLocs;
 
-/* Builds a schedule in which each rank has `chunks` stages. Sources: GPipe (Huang 2019), 1F1B
- * (Narayanan 2019), interleaved (Narayanan 2021; n_ranks must divide n_microbatches), ZB-H1 (Qi
- * 2023: a rank runs its oldest W as soon as more than `rank` of them wait), ZB-V (Qi 2024), V-Half
- * (Qi 2024b), DualPipeV (DeepSeek 2025: half of the bidirectional schedule, so that no rank has a
- * second copy of parameters; n_microbatches >= 2 n_ranks). */
+/* Builds a schedule in which each rank has `chunks` stages. The kinds and their sources:
+ *   GPipe        Huang 2019
+ *   1F1B         Narayanan 2019
+ *   interleaved  Narayanan 2021; n_ranks must divide n_microbatches
+ *   ZB-H1        Qi 2023; rank r runs its oldest W when more than r of its W wait
+ *   ZB-V         Qi 2024
+ *   V-Half       Qi 2024b
+ *   DualPipeV    DeepSeek 2025: half of the bidirectional schedule, so that no rank has a second
+ *                copy of parameters; n_microbatches >= 2 n_ranks */
 void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
                    uint32_t n_microbatches, Arena *arena);
 /* schedule_v.c: append the list of one rank. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank);
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank);
-/* Builds a V schedule (schedule_v.c) greedily: in each time step, a rank runs some action that is
+/* In a V schedule (schedule_v.c), rank r has two stages, the r-th from the first and the r-th from
+ * the last. Builds such a schedule greedily: in each time step, a rank runs some action that is
  * possible, but keeps at most `cap` stage activations. Returns false if all ranks get stuck. */
 bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
                      Arena *arena);
 /* schedule_v_half builds a greedy schedule with half as many stage activations as 1F1B.
- * schedule_v_half_cap returns their number. For two ranks that would be too few, so it is that of
- * 1F1B. */
+ * schedule_v_half_cap returns this number. With two ranks, half would be too few, so it is the
+ * number of 1F1B. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena);
 uint32_t schedule_v_half_cap(uint32_t n_ranks);
 /* Returns the smallest `cap` with which schedule_greedy succeeds. */

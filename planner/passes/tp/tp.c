@@ -16,7 +16,8 @@ typedef struct Tp {
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
     const bool *experts;   /* experts[tensor]: it is a parameter of experts */
-    /* The entries of tp that split each expert. The others divide whole experts (folded ep). */
+    /* The mesh axes of tp over which the matrices of each expert are split. With ep_mode =
+     * "folded", the other axes of tp have different experts on each rank instead. */
     AxisSet of_experts;
     uint32_t n_matched;
     /* sizes that were refused. Each is reported once, not for each layer. */
@@ -178,9 +179,9 @@ static void place_param(Tp *tp, Tensor *t)
     split_on(tp, axes, &t->use, dim);
 }
 
-/* Returns -1 unless the node's output is a partial sum on tp, which comes from a row linear, an
- * embedding with a split vocabulary, or the sum over a token's experts. Otherwise returns a
- * dimension of the weight. */
+/* Three kinds of nodes have outputs that are partial sums on tp: a row linear, an embedding with a
+ * split vocabulary, and the sum over a token's experts. Returns -1 for all other nodes. For these
+ * three, returns the dimension of the weight that tp splits, or 0 if there is no weight. */
 static int row_dim_of(const Graph *g, const Node *n)
 {
     if (op_collects_tokens(n->op)) return 0;

@@ -1,5 +1,6 @@
-/* Makes the shorter plan. Blocks [first, end) are left out. A reference to one of them becomes a
- * reference to the block that has the same distance in the shorter plan. */
+/* Makes the shorter plan of copies.h: of many equal blocks, blocks [first, end) are left out. Say
+ * that a block refers to one of these, d blocks before or after it. In the shorter plan, the block
+ * refers to the one that is then d blocks before or after it. */
 #include <string.h>
 
 #include "planner/verify/copies/copies.h"
@@ -8,17 +9,19 @@ enum { LEAST_SAVED = 3 }; /* blocks */
 
 typedef struct Shorter {
     BlockCopies blocks;
+    /* Blocks [first, end) are left out. No reference among the equal blocks goes farther than
+     * `reach` blocks. */
     uint32_t first, end, reach;
     uint32_t *number[ITEM_KINDS]; /* [item]: its index in the shorter plan */
     uint32_t n[ITEM_KINDS];       /* the number of items in the shorter plan */
     bool failed;                  /* some reference has no meaning in the shorter plan */
-    uint64_t bytes[2];            /* [space]: the arena so far */
+    uint64_t bytes[2];            /* [space]: bytes of the arena that buffers have taken so far */
 } Shorter;
 
-/* Finds the sequence of equal blocks from which the most blocks can be left out. `reach` + 1 of the
- * equal blocks stay before the blocks that are left out, and `reach` of them after. So all blocks
- * within reach of the middle one of the blocks that stay are equal. The same is true for each block
- * that is left out. */
+/* Finds the sequence of equal blocks from which the most blocks can be left out. Of these equal
+ * blocks, reach + 1 stay before the blocks that are left out, and `reach` stay after them. So the
+ * middle one of those that stay has `reach` equal blocks on both sides. Each block that is left out
+ * has them, too. */
 static bool choose(Shorter *s)
 {
     const BlockCopies *b = &s->blocks;
@@ -59,10 +62,10 @@ static void number_items(Shorter *s, ItemKind kind)
 #define RESERVE(s, list, wanted)                                                                   \
     ((list)->at = list_grow((s)->blocks.arena, NULL, 0, &(list)->room, wanted, sizeof *(list)->at))
 
-/* Returns the index of item x in the shorter plan if an item of `block` refers to it. An item
- * outside all blocks must not refer to an equal block. Other blocks may refer to equal blocks only
- * within reach. So no item outside the equal blocks refers to the middle one of the equal blocks
- * that stay. */
+/* An item of `block` refers to item x. Returns the index of x in the shorter plan. Fails if an item
+ * outside all blocks refers to an equal block, or if any block refers to an equal block that is
+ * more than `reach` blocks away. The middle one of the equal blocks that stay has `reach` equal
+ * blocks on both sides. So nothing outside the equal blocks refers to it. */
 static uint32_t moved(Shorter *s, ItemKind kind, uint32_t block, uint32_t x)
 {
     const Items *of = &s->blocks.of[kind];
@@ -140,7 +143,7 @@ static void shorten_graph(Shorter *s, Graph *to)
     to->info.n_params = to->info.n_params_no_embedding = 0; /* not stated */
 }
 
-/* Gives each root, a buffer that is no part of another one, bytes of its own. */
+/* A root is a buffer that is no part of another buffer. Gives each root bytes of its own. */
 static void add_buffers(Shorter *s, Program *to)
 {
     enum { ALIGN = 256 };
@@ -194,7 +197,8 @@ static void add_code(Shorter *s, Program *to, uint32_t *n_match)
 }
 
 /* True if the program sends messages between two ranks. The two ends of such a message are
- * different instructions with the same match number. The comparison does not provide for this. */
+ * different instructions with the same match number. copies_compare, which compares the blocks,
+ * does not look at such pairs. */
 static bool has_messages(const Program *p)
 {
     for (Pc pc = 1; pc < p->code.n; pc++)
