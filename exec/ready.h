@@ -31,8 +31,8 @@ typedef struct ProgramInfo {
     bool *passes_on;
     uint32_t n_instr; /* instructions have the numbers 1 to n_instr */
 } ProgramInfo;
-/* Prepares a program. Communications with the same launch number start together. So each of them
- * waits for all instructions that any of them waits for. */
+/* Prepares a program. Communications of a launch group (Instr.launch) start together. So each of
+ * them waits for all instructions that any of them waits for. */
 const ProgramInfo *program_info(const Plan *plan, const Program *p, Arena *arena);
 
 /* ---- one instruction on one rank ---- */

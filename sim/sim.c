@@ -65,7 +65,8 @@ static void fill_report(const Plan *whole, const Plan *plan, const Fold *fold,
     if (options->trace) report_trace(plan, fold, result, arena, &report->trace);
 }
 
-/* Changes both models if experts have uneven rows, or if exchanges send only some of their slots.
+/* Changes both models if experts have uneven rows, or if exchanges send only some of their slots (a
+ * slot is room for one row).
  * Returns the Imbalance that changes them; NULL: both stay as they are. */
 static const Imbalance *add_imbalance(const Plan *plan, const SimOptions *options,
                                       const RowLoads *loads, const Fold *fold, CostModel *model,

@@ -334,7 +334,7 @@ typedef struct EngineResult {
     uint64_t n_events;
     Timeline *line;      /* [class] */
     HostLine *host;      /* [class] */
-    uint32_t n_left_out; /* periods of micro-batches that were left out */
+    uint32_t n_left_out; /* how many periods of one micro-batch were left out */
 } EngineResult;
 bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
                 Diag *d);

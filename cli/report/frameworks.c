@@ -308,7 +308,8 @@ struct EarlyAnswers {
     Question q;
     PlanFile file; /* a plan file that has only the configuration */
     Answers all;
-    Making making;    /* answers that need a program of their own, because the profile changes it */
+    Making making;    /* answers that need a program of their own: the framework's profile (Runtime)
+                         changes it */
     MissingList rest; /* answers that perhaps need no program of their own */
     /* index of the first answer that no thread has begun; read and written atomically */
     uint32_t next;

@@ -90,10 +90,11 @@ static bool refers_to(const Str *words, const Arena *arena)
     return false;
 }
 
-/* Makes the key from the bytes of the configuration, string addresses included: for a held script,
- * equal strings have equal addresses (draft_kept). An address in `arena`, the memory of this load
- * alone, would break this: after the load is freed, a different string may get the same address. A
- * configuration with such an address therefore gets no key, and its plan is built again. */
+/* Makes the key from the bytes of the configuration, string addresses included. Equal strings
+ * of all requests to one held script (parent.h) have equal addresses (draft_kept). An address in
+ * `arena`, the memory of this load alone, would break this: after the load is freed, a different
+ * string may get the same address. A configuration with such an address therefore gets no key, and
+ * its plan is built again. */
 bool planned_key(const Planned *planned, const Arena *arena, Str *key)
 {
     Arena *scratch = arena_new();

@@ -46,8 +46,8 @@ typedef enum RecordKind {
      * content (0: the file is absent) */
     RECORD_source,
     RECORD_done, /* u32: number of source lines that were read. The last record of an evaluation */
-    /* held scripts only, after RECORD_done: u32 waitpid status of the fork that answered the
-     * request */
+    /* only from a script whose process answers many requests (held.c), after RECORD_done: u32
+     * waitpid status of the fork that answered the request */
     RECORD_ended,
     RECORD_KIND_COUNT
 } RecordKind;

@@ -156,9 +156,9 @@ static void collect(const Lower *l, const Instr *in, const BufferId *root, const
     need_pc(l, l->emit.send_waits[1], dep);
 }
 
-/* Adds a wait for `pc` and for all members of its launch group, and records in `clock` that they
- * have finished. An instruction that needs one member waits for all, because members end in any
- * order. */
+/* Adds a wait for `pc` and for all members of its launch group (Instr.launch), and records in
+ * `clock` that they have finished. An instruction that needs one member waits for all, because
+ * members end in any order. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];

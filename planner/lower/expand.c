@@ -212,7 +212,8 @@ static void add_buffers(Expander *e, BufferId first, BufferId end, uint32_t peri
 /* ---- instructions */
 
 /* Copies instruction pc for a micro-batch that is later by `periods`. The lists have room for its
- * arguments and waits. launch, fuse: the newest launch group and kernel so far, in `from`. */
+ * arguments and waits. *launch and *fuse are the values that Instr.launch and Instr.fuse had in
+ * `from` for the newest launch group and the newest kernel so far. */
 static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, uint32_t *fuse)
 {
     const Program *p = e->from;
@@ -238,8 +239,7 @@ static void add_instr(Expander *e, Pc pc, uint32_t periods, uint32_t *launch, ui
 
 static void add_code(Expander *e, Pc first, Pc end, uint32_t periods)
 {
-    uint32_t launch = 0, fuse = 0; /* the numbers of the newest launch group and of the newest
-                                      kernel in `from` */
+    uint32_t launch = 0, fuse = 0; /* as in add_instr */
     uint32_t n_args = 0, n_after = 0;
     for (Pc pc = first; pc < end; pc++) {
         n_args += e->from->code.at[pc].args.n;

@@ -1,4 +1,6 @@
-/* Makes the programs of a step with many micro-batches from the programs of a shorter step. */
+/* Makes the programs of a step with many micro-batches from the programs of a shorter step. While
+ * the pipeline is full, a program repeats a period: the backward work of one micro-batch and the
+ * forward work of a later one. Copies of this period are inserted. */
 #ifndef TANDEM_LOWER_EXPAND_H
 #define TANDEM_LOWER_EXPAND_H
 

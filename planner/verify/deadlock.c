@@ -131,8 +131,8 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 /* ---- replay ---- */
 
 typedef struct StreamFront { /* the next instructions of one stream of one rank */
-    Pc first, next; /* [first, next): the first launch group of the stream that has not finished:
-                       one instruction, or communications that start together */
+    Pc first, next; /* [first, next): the first launch group of the stream that has not finished.
+                       It is one instruction, or communications that start together */
     uint32_t open;  /* the number of its members that have not finished */
     bool issued;
 } StreamFront;

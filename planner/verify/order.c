@@ -75,8 +75,8 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
     if (!o->vague[a]) return clock[o->lane[a]] >= a;
-    return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later launch group of the stream
-                                                                  has finished */
+    /* true if a later launch group of a's stream has finished */
+    return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a;
 }
 
 /* True if, on each lane, the instruction `of_lane` has finished when b starts. It may return false
@@ -93,7 +93,8 @@ bool verify_ends_in_order(const Plan *plan)
 {
     if (plan->programs.n != 1) return false;
     const Program *p = &plan->programs.at[0];
-    /* [stream]: the first instruction of its newest launch group, which may have one member */
+    /* [stream]: the first instruction of its newest launch group (communications that start
+     * together, or a single instruction) */
     Pc first[STREAM_COUNT] = {0};
     uint32_t launch[STREAM_COUNT] = {0};
     for (Pc pc = 1; pc < p->code.n; pc++) {

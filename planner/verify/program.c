@@ -286,7 +286,8 @@ static void check_code(Verifier *v)
     }
 }
 
-/* Checks that the members of a launch group come directly one after the other on one stream. */
+/* Checks that the members of a launch group (Instr.launch) come directly one after the other on one
+ * stream. */
 static void check_launches(Verifier *v)
 {
     typedef struct ProgramState {

@@ -17,7 +17,7 @@ typedef struct Cached {
     uint64_t hash;
     const Program *program;
     const Instr *instr; /* NULL: the entry is unused */
-    bool compiled;      /* the framework of the profile compiles the op */
+    bool compiled;      /* the framework that runs the plan compiles the op */
     uint32_t on_rows;   /* result of rows_args; 0: a rank's rows do not matter */
     double share;
     Ps time_ps;

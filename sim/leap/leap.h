@@ -1,4 +1,6 @@
-/* An attempt to leave out micro-batches. Only the files leap*.c use these declarations. */
+/* An attempt to leave out micro-batches. Only the files leap*.c use these declarations. A period
+ * lasts from the first backward instruction of one micro-batch to that of the next one (leap.c). A
+ * leap leaves out periods that repeat those before them. */
 #ifndef TANDEM_SIM_LEAP_LEAP_H
 #define TANDEM_SIM_LEAP_LEAP_H
 
@@ -14,8 +16,8 @@ typedef enum LeapState {
     STATE_ended
 } LeapState;
 
-/* A class during an attempt. z, a and b: the instructions that it has begun in each of the three
- * newest periods, the oldest period first. */
+/* A class, one of the simulated ranks (fold.h), during an attempt. z, a and b: the instructions
+ * that it has begun in each of the three newest periods, the oldest period first. */
 typedef struct LeapClass {
     const Code *code;
     const Program *program;
@@ -24,7 +26,7 @@ typedef struct LeapClass {
     const Pc *z, *a, *b;
     Pc length;       /* number of instructions in a period */
     Pc old;          /* all instructions before this one had ended before `a` began */
-    uint32_t bursts; /* number of bursts that the host begins in a period */
+    uint32_t bursts; /* number of bursts (HostBurst) that the host begins in a period */
     Ps issue;        /* by how much Step.issued grows from one period to the next */
     bool late;       /* an instruction of `a` or `b` waited for the host */
     bool knows_issue;

@@ -171,7 +171,7 @@ static bool is_value(const Buffer *b)
     return b->category == CATEGORY_activation || b->category == CATEGORY_communication;
 }
 
-/* Marks inputs that some op of the profile saves in 8 bits, unless another op keeps them in their
+/* Marks inputs that some op saves in 8 bits (`keeps_bytes`), unless another op keeps them in their
  * own dtype. */
 static void narrow_inputs(const Keeper *k)
 {

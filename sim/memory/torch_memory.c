@@ -252,7 +252,7 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
     return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
 }
 
-/* Returns the bytes that an op of the profile saves in addition to its arguments. */
+/* Returns the bytes that the framework's op (RuntimeOp) saves in addition to its arguments. */
 static double saved_of(const Replay *r, const Instr *in, bool compiled)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
@@ -270,8 +270,9 @@ static double saved_of(const Replay *r, const Instr *in, bool compiled)
     return saved;
 }
 
-/* Allocates the tensors that only the profile's op makes; a compiled op makes only scores. None is
- * kept in the first pass through a recomputed region, or in a module with offloaded tensors. */
+/* Allocates the tensors that only the framework's op (RuntimeOp) makes. A compiled op makes only
+ * scores. None of them is kept in the first pass through a recomputed region, or in a module with
+ * offloaded tensors. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];

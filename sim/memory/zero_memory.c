@@ -186,7 +186,8 @@ static void wait_for(Zero *z, const ParamUse *use)
     param->fetch = 0;
 }
 
-/* Prefetches the next uses in order, until as many elements are gathered as the profile allows. */
+/* Prefetches the next uses in order, until as many elements are gathered as the framework's
+ * profile allows (live_elements, prefetch_elements). */
 static void prefetch(Zero *z, Pc at)
 {
     double room = z->runtime->live_elements - z->available, n = 0;

@@ -126,8 +126,8 @@ static Rings trees(const NcclCase *c, double port)
     return r;
 }
 
-/* Returns the channels of reductions in the NVLink switch. Each GPU is one head, and its port
- * carries (number of heads + 1) times the speed of a channel. */
+/* Returns the channels of reductions in the NVLink switch. Each GPU is one head: it gets the sum of
+ * one part of the data. Its port carries (number of heads + 1) times the speed of a channel. */
 static Rings switch_heads(const NcclCase *c, double port)
 {
     const double *speed = c->generation == GENERATION_blackwell ? intra_blackwell : intra_hopper;

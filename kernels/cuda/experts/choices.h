@@ -1,5 +1,6 @@
 /* A kernel that counts how often tokens chose each expert, and how many of these choices were
- * dropped because the expert was full. */
+ * dropped because the expert was full. A choice that is not dropped has a slot, a row of the
+ * expert's input. */
 #ifndef TANDEM_KERNELS_CUDA_EXPERTS_CHOICES_H
 #define TANDEM_KERNELS_CUDA_EXPERTS_CHOICES_H
 

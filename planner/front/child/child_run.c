@@ -1,6 +1,6 @@
 /* The steps of the child: load and run the script, send the configuration, receive the Answer,
- * trace the model, end. A held script runs once; the steps after it are repeated for each request.
- */
+ * trace the model, end. The process of a held script answers many requests: it runs the script
+ * once, and repeats the steps after it for each request. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

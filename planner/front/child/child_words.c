@@ -75,8 +75,8 @@ void child_open_words(Child *c)
 {
     lua_State *L = c->L;
     luaL_newmetatable(L, locs_key);
-    /* The list of recorded tables has weak keys: a held script makes new tables in each request,
-     * and those of old requests must be forgotten. */
+    /* The list of recorded tables has weak keys: a held script (child.h) makes new tables in each
+     * request, and those of old requests must be forgotten. */
     lua_createtable(L, 0, 1);
     lua_pushliteral(L, "k");
     lua_setfield(L, -2, "__mode");

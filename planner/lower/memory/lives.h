@@ -17,7 +17,7 @@ typedef struct Lives {
     Clock *clocks;      /* [pc]: the newest finished instruction of each stream when pc starts */
     Clock *touched;     /* [buffer]: the newest use by each stream */
     LIST(Pc) steady;    /* the computations outside of launch groups, in order (clock.h) */
-    uint32_t *n_steady; /* [pc]: the number of steady instructions before pc */
+    uint32_t *n_steady; /* [pc]: how many instructions of `steady` come before pc */
     End *end;    /* [buffer]: when its last use ends; only for temporary buffers in `space` */
     Clock never; /* a time that never comes; used for a result of the step, whose bytes are
                     not used again */

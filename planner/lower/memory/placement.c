@@ -99,8 +99,9 @@ static uint32_t settled(const Placing *m)
 }
 
 /* Returns [buffer]: the buffer whose offset it should get, so that all micro-batches use the same
- * offsets; 0: there is none. In the first round, this is the counterpart in the previous
- * micro-batch. In later rounds, it is the counterpart in a settled micro-batch. */
+ * offsets; 0: there is none. In the first round, this is the counterpart (the buffer
+ * with the same purpose) in the previous micro-batch. In later rounds, it is the counterpart in the
+ * micro-batch that settled() returns. */
 static BufferId *find_models(Placing *m, bool later)
 {
     const Lives *l = m->l;

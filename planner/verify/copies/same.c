@@ -200,7 +200,9 @@ static inline bool same_bytes(const void *x, const void *y, const void *mask, si
 typedef struct BlockComparison {
     BlockCopies *b;
     Masks masks;
-    uint32_t block, reach; /* the block that is compared with the next, and its reach so far */
+    /* The block that is compared with the next. `reach` is the distance to the farthest block to
+     * which its references so far go. */
+    uint32_t block, reach;
 } BlockComparison;
 
 /* True if a reference of the block to item x corresponds to a reference of the next block to item
