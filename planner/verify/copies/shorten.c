@@ -32,7 +32,10 @@ static bool choose(Shorter *s)
             if (b->reach[last] > reach) reach = b->reach[last];
         /* blocks first to last are equal */
         const uint32_t n = last - first + 1, kept = 2 * reach + 1;
-        if (n < kept + LEAST_SAVED || n - kept <= saved) continue;
+        /* with fewer, a reference could go from one side of the left-out blocks to the other, and
+         * would become shorter */
+        const uint32_t least = reach > LEAST_SAVED ? reach : LEAST_SAVED;
+        if (n < kept + least || n - kept <= saved) continue;
         saved = n - kept;
         s->first = first + reach + 1;
         s->end = s->first + saved;

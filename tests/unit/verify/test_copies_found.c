@@ -12,15 +12,21 @@
 #include "planner/verify/verify.h"
 #include "tests/support/plans/tiny.h"
 
-static Plan *plan_of(uint32_t layers, Arena *arena)
+static Plan *prefetching(uint32_t layers, uint32_t prefetch, Arena *arena)
 {
     Diag d = diag_in(arena);
     Tiny t = tiny_default();
     t.layers = layers;
     t.dp_shard = 2;
+    t.fsdp2.prefetch = prefetch;
     Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
     return plan;
+}
+
+static Plan *plan_of(uint32_t layers, Arena *arena)
+{
+    return prefetching(layers, tiny_default().fsdp2.prefetch, arena);
 }
 
 /* Sets the index to n, which is out of range, and to 0, which is allowed for some indices. */
@@ -98,10 +104,37 @@ static void shorter_plans_have_one_size(void **state)
     arena_free(arena);
 }
 
+/* With prefetch 6, a layer gathers the weights of the layer six blocks later. If fewer blocks than
+ * that were left out, such a reference would cross all of them and become shorter. */
+static void far_references_keep_their_distance(void **state)
+{
+    (void)state;
+    uint32_t n_short = 0;
+    for (uint32_t prefetch = 1; prefetch <= 6; prefetch++) {
+        for (uint32_t layers = 8; layers <= 26; layers++) {
+            Arena *arena = arena_new();
+            Diag d = diag_in(arena);
+            const uint32_t whole = VERIFY_races | VERIFY_deadlock;
+            const Plan *few = copies_shorten(prefetching(layers, prefetch, arena), arena);
+            const uint32_t proofs = (VERIFY_all & ~whole) | VERIFY_in_full;
+            if (few != NULL && !verify_plan(few, proofs, false, &d)) {
+                Str text = str_in(arena);
+                diag_print(&d, &text);
+                fail_msg("%u layers, prefetch %u: %.900s", layers, prefetch, str_text(&text));
+            }
+            n_short += few != NULL;
+            arena_free(arena);
+        }
+    }
+    print_message("%u plans could be made shorter\n", n_short);
+    assert_true(n_short > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(indices_out_of_range_are_noticed),
                                        cmocka_unit_test(the_blocks_of_equal_layers_are_found),
-                                       cmocka_unit_test(shorter_plans_have_one_size)};
+                                       cmocka_unit_test(shorter_plans_have_one_size),
+                                       cmocka_unit_test(far_references_keep_their_distance)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
