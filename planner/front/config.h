@@ -252,7 +252,7 @@ typedef struct ZeroOptions {
     Patterns units;
     /* the plan sets `units`, perhaps to an empty list: then the whole model is one unit */
     bool has_units;
-    int64_t bucket_size;    /* elements in a bucket of gradients; 0: max(40M, 1M x data ranks) */
+    int64_t bucket_size;    /* elements in a bucket of parameters; 0: max(40M, 1M x data ranks) */
     bool disable_bucketing; /* each unit gets one bucket, whatever its size */
     Choice overlap_grad_reduce, overlap_param_gather;       /* unset: both overlap */
     Choice grad_reduce_in_fp32;                             /* unset: precision.reduce decides */

@@ -182,13 +182,13 @@ void graph_init(Graph *g, Arena *arena);
 Graph graph_copy(const Graph *g, Arena *arena);
 /* Returns the index of `attrs` in g->attrs. Adds the attributes if they are new. */
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs);
-/* True for a parameter that the optimizer updates. */
+/* True for a parameter that the step updates. */
 static inline bool tensor_trains(const Tensor *t)
 {
     return t->role == ROLE_param && !t->frozen;
 }
 /* True for the gradient of a trained parameter. Unlike other gradients it is summed over the
- * micro-batches of a step, and the optimizer reads it. */
+ * micro-batches of a step, and the update reads it. */
 static inline bool graph_is_param_gradient(const Graph *g, const Tensor *t)
 {
     return t->grad_of && tensor_trains(&g->tensors.at[t->grad_of]);

@@ -3,11 +3,12 @@
  * The pass itself, on the graph, moves row-by-row ops (op_is_rowwise) down to the ops that read
  * them, and checks its place in `parallel`. pass_fuse, on the lowered program, then sets
  * Instr.fuse. Into one kernel go:
- * - Row-by-row ops on the same rows. The gradient of a norm, and the largest magnitude of a
- * kernel's output (for 8-bit products), may join them.
+ * - Row-by-row ops on the same rows.
+ * - After these, or after the gradient of a norm (which joins no other op): the search for the
+ *   largest magnitude of a tensor that the kernel computes (for 8-bit products).
  * - A matrix product and the ops that its library call can apply to the result (compile_product.c).
  * - Without compile, too: the ops of cross-entropy that read the same row of logits, and the op
- * that transposes a quantised tensor. Each of these is one library kernel.
+ *   that transposes a quantised tensor. Each of these is one library kernel.
  *
  * A kernel ends where an instruction on another stream waits for it, and where a complete sum over
  * rows is needed. With the option `block` it also ends at the end of a block, where FSDP gathers
@@ -174,9 +175,9 @@ static bool finds_magnitude(OpKind op)
     return op_info(op)->flags & OP_MAGNITUDE && op_info(op)->flags & OP_IN_KERNEL;
 }
 
-/* True if `in` cannot follow `before` in one row-by-row kernel. The op that finds a largest
- * magnitude only joins a kernel that computes its input. Nothing follows the gradient of a norm: it
- * also sums over rows, so it visits them in another order. */
+/* True if `in` cannot follow `before` in one row-by-row kernel. A search for a largest magnitude
+ * only follows in a kernel that computes its input. Otherwise both must be row-by-row ops. The
+ * gradient of a norm is none: it also sums over rows, so it visits them in another order. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (finds_magnitude(in->op)) return !is_made_here(f, program_arg(f->p, in, 0));

@@ -52,7 +52,8 @@ static bool is_partial(const Plan *plan, const Node *n)
     return false;
 }
 
-/* True if node n may move down to index `to`: no node in between reads n's output or adds to it. */
+/* True if node n may move down to index `to`: no node up to there reads n's output or adds to it,
+ * and all are in n's stage and layer. */
 static bool may_go(const Graph *g, NodeId n, NodeId to)
 {
     const Node *node = &g->nodes.at[n];

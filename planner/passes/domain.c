@@ -40,8 +40,8 @@ static bool divides(int64_t size, uint32_t n)
     return rows_of(part_of(size, n, n - 1)) > 0;
 }
 
-/* True if a window with `inputs` rows and `outputs` output rows can be split over n ranks: no part
- * is empty, and each part reads rows of its direct neighbours at most. */
+/* True if an op whose windows read `inputs` rows and give `outputs` rows can be split over n ranks:
+ * no part is empty, and each part reads rows of its direct neighbours at most. */
 static bool fits(const Window *w, int64_t inputs, int64_t outputs, uint32_t n)
 {
     if (!divides(inputs, n) || !divides(outputs, n)) return false;
@@ -82,7 +82,8 @@ static const char *legal(const Cut *c)
 }
 
 /* Returns the nearest smaller and larger size of the field for which the whole model can be split
- * over c->n ranks: "176 or 192". Leaves out a size that is more than FAR away. */
+ * over c->n ranks: "176 or 192". Leaves out a size that is more than FAR away; returns "" if both
+ * are. */
 static const char *nearest(const Cut *c)
 {
     enum { FAR = 512 };

@@ -3,8 +3,8 @@
  * all_to_all at both places, which sends tokens to the ranks of their experts and back.
  *
  * With ep_mode = "folded", experts are also divided over ranks of cp and tp. These ranks have the
- * same tokens, so each computes only the tokens of its own experts; the sums over a token's experts
- * are then partial sums. */
+ * same sequences, so each computes only the tokens of its own experts; the sums over a token's
+ * experts are then partial sums. */
 #include <assert.h>
 
 #include "planner/ir/experts.h"

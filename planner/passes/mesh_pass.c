@@ -1,8 +1,10 @@
-/* Builds the mesh. A named axis becomes two mesh axes if an option concerns only some of its ranks:
+/* Builds the mesh. A named axis becomes several mesh axes if an option concerns only some of its
+ * ranks:
  *
  *   dp_shard  reshard_after_forward is a number of ranks
  *   tp        there are more ranks than KV heads
  *   cp        a ring connects groups of ranks
+ *             ranks share a group of heads of a state-space layer (cp_scan.c)
  *   tp, cp    folded experts are divided over some of the ranks */
 #include <assert.h>
 
@@ -99,5 +101,6 @@ bool pass_mesh(Job *job)
     if (pass_config(job, PASS_cp)) cp_refine(job);
     ok = cut_for_experts(job) && ok;
     job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
-    return ok; /* even after an error, so that later passes can report their own */
+    /* the mesh is complete even after an error, so that later passes can report their own errors */
+    return ok;
 }

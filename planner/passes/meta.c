@@ -7,8 +7,8 @@
 
 #include "planner/passes/pass.h"
 
-/* Refuses materialize{} with frozen modules: it would give them random values, which no step would
- * train. */
+/* Refuses meta{} with frozen modules: materialize{} would give them random values, which no step
+ * would train. */
 static bool check_frozen(Job *job, const PassConfig *pass)
 {
     const PassConfig *freeze = pass_config(job, PASS_freeze);

@@ -11,10 +11,10 @@ typedef struct LowerOptions {
     WorkspaceBytes workspace; /* workspace that the backend's kernels need; NULL: none */
     /* if this plan is a shrunk copy of another: that plan's id, for Plan.parent; otherwise zero */
     Hash128 parent;
-    /* buffers get no offsets, because predictions of times do not need them */
+    /* buffers get no offsets: predictions of times, and of other frameworks' memory, need none */
     bool unplaced;
-    /* predicts a longer step of this many micro-batches, of which the plan has only the first; 0:
-     * the plan has them all */
+    /* predicts a longer step of this many micro-batches, of which the plan has only the first few;
+     * 0: the plan has them all */
     uint32_t microbatches;
     bool unpadded; /* for comparisons: odd vocabularies get no padding (pad.c) */
     /* for comparisons: lowers every block by itself, in place of copying the programs of equal
@@ -36,7 +36,7 @@ typedef struct PipeJob {
 /* How units are sharded, gathered and reduced. Set by fsdp2 or zero. */
 typedef struct ShardingJob {
     Fsdp2Options options;
-    /* is_unit[module]: it has a unit of its own; NULL without fsdp2 */
+    /* is_unit[module]: it has a unit of its own; NULL without fsdp2 and zero */
     const bool *is_unit;
     bool resident; /* weights are gathered once a step and then stay gathered */
     /* set by float8: weights of 8-bit products are gathered in 8 bits, in units of their own */
@@ -46,7 +46,8 @@ typedef struct ShardingJob {
     /* computation waits for each gather, or for each reduction, so that nothing overlaps */
     bool gather_waits, reduce_waits;
     bool double_buffer; /* units of equal size use two buffers in turn */
-    bool registered;    /* these two buffers are registered with NCCL */
+    /* these two buffers, and weights that stay gathered, are registered with NCCL */
+    bool registered;
 } ShardingJob;
 
 /* Set by tp. */
@@ -59,7 +60,8 @@ typedef struct TpJob {
 
 /* Set by cp. */
 typedef struct ContextJob {
-    /* attention exchanges tokens for heads along these axes: each rank has whole sequences */
+    /* along these axes, attention exchanges tokens for heads: a rank then has all tokens of its
+     * group, but only some heads */
     AxisSet heads_axes;
     /* along these axes, attention reads the keys of one rank after the other */
     AxisSet ring_axes;

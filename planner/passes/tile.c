@@ -1,7 +1,7 @@
 /* tile{}: computes the head and the loss in pieces along the tokens, so that no tensor contains all
  * logits.
  *
- * The region that is cut consists of all nodes between the head's product and the loss. For each
+ * The region that is cut consists of all nodes from the head's product to the loss. For each
  * piece, `tokens` nodes slice the region's inputs (some tokens of every sequence). Copies of the
  * region's nodes then compute the piece's contribution and add it to the loss. The divisor of the
  * loss is outside of the region. Node.tile gives the piece of a node.

@@ -396,8 +396,9 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in,
     return bytes;
 }
 
-/* Returns the longer of two times: the product's own, and that of the bytes of all fused ops. (On
- * an H200, the executor's products did not overlap with the bytes of fused ops.) */
+/* Returns the time of a product with fused ops: the product's own time or, if that is longer, the
+ * time of all bytes. In Tandem's own executor, the bytes of fused ops add to the product's time,
+ * because the two did not overlap on an H200. */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone,
                      const RowsShare *rows)
 {

@@ -6,8 +6,6 @@
 #include "planner/base/cores.h"
 #include "planner/front/parent.h"
 
-/* greatest number of settings that a hint may test: each test compiles a plan, which can take a
- * second */
 static void check_missing(Draft *draft)
 {
     static const char *const needed[][2] = {

@@ -3,6 +3,8 @@
 
 #include "planner/front/parent.h"
 
+/* greatest number of settings that a hint may test: each test compiles a plan, which can take a
+ * second */
 enum { MOST_TRIES = 8 };
 
 static bool is_factor(const Draft *draft, int axis)

@@ -127,7 +127,7 @@ static void visit_parts(lua_State *L, int visited, int queue)
         return;
     }
     if (lua_getmetatable(L, value)) visit_later(L, visited, queue);
-    /* the only userdata is the state of math.random, which refers to no values */
+    /* a userdata, such as the state of math.random, refers to values only by its user values */
     if (lua_type(L, value) == LUA_TUSERDATA) {
         for (int i = 1; lua_getiuservalue(L, value, i) != LUA_TNONE; i++)
             visit_later(L, visited, queue);

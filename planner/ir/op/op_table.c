@@ -80,7 +80,7 @@ static void set_name(OpKind op, const char *of, const char *suffix)
 
 /* Derives the 8-bit and 4-bit forms of a contraction or of one of its gradients. They have no
  * backward column: in the backward pass, their gradient must first be quantised, which takes
- * several nodes that backward.c writes. */
+ * several nodes. The backward pass writes them (float8_backward.c). */
 static void derive_scaled(OpKind op)
 {
     static const char *const suffix[] = {"",       "_tensorwise",       "_rowwise",      "_blocks",

@@ -235,8 +235,8 @@ void cp_refine(Job *job)
     config_nest_experts(job->config, mesh);
 }
 
-/* Checks the option all_to_all of a ring: the size of a group must be even, and divide cp. Reports
- * "cp-groups" otherwise. */
+/* Checks the option all_to_all, the size of a group: only a ring has groups, and the size must be
+ * even, divide cp, and be less than cp. Reports "cp-groups" otherwise. */
 static void check_groups(const Job *job, const PassConfig *pass)
 {
     const uint32_t size = pass_ranks(job->config, PASS_cp), n = pass->cp.all_to_all;
@@ -310,8 +310,8 @@ static void check_axes(const Job *job, const PassConfig *pass)
     }
 }
 
-/* Chooses how a sequence is divided over `size` ranks (a zigzag of two chunks for each rank), and
- * gives the tokens of the batch this deal. */
+/* Chooses how a sequence is divided over `size` ranks (a zigzag of two chunks for each group of
+ * ranks that exchange heads), and gives the tokens of the batch this deal. */
 static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
 {
     Graph *g = &job->plan->graph;

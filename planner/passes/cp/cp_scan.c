@@ -24,8 +24,9 @@ static bool is_cut(const Job *job, const Tensor *t, int dim)
     return dim >= 0 && layout_axes_split(&t->use, dim) & pass_axes(job, PASS_tp);
 }
 
-/* Returns the group and head dimensions of a node of a state-space layer. In a node without heads
- * (the convolution of B and C), the features of a group take the place of heads. */
+/* Returns the sizes of the group and head dimensions of a node of a state-space layer, and 1 for a
+ * dimension that tp divides. In a node without heads (the convolution of B and C), the features of
+ * a group take the place of heads. */
 static ScanSizes sizes_of(const Job *job, const Node *n)
 {
     const Graph *g = &job->plan->graph;

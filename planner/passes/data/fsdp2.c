@@ -130,7 +130,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
             unit_take(job, *of, t);
             continue;
         }
-        /* one unit for each pipeline stage in which the module has layers */
+        /* one unit for each pipeline rank that has layers of the module */
         UnitId *of = &of_module[m * n_ranks + rank];
         if (m && !*of) *of = unit_new(job, g->modules.at[m].path, rule->shard, rule->replicate);
         unit_take(job, m ? *of : root_for(job, t, rule, &roots), t);

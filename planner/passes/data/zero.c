@@ -6,8 +6,8 @@
  *   optim_grads         ZeRO-2: gradients are scattered after every micro-batch
  *   optim_grads_params  ZeRO-3: weights are sharded, too, and gathered unit by unit
  *
- * With ZeRO-1 and ZeRO-2, weights are gathered once a step and stay gathered: before their first
- * use, or right after the update. */
+ * With ZeRO-1 and ZeRO-2, weights are gathered once a step, before their first use or right after
+ * the update, and stay gathered. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"

@@ -133,7 +133,7 @@ static bool same_update(const Job *job, TensorId a, TensorId b)
 }
 
 /* Moves a bias that balances experts (graph_balances) from its unit to unit *own, which holds only
- * such biases. */
+ * such biases with the same update. Sets *own to a new unit if it has another update. */
 static void move_out(Job *job, TensorId t, UnitId *own)
 {
     Graph *g = &job->plan->graph;

@@ -1,4 +1,4 @@
-/* Transposed copies of 8-bit operands. On GPUs other than those of compute capability 10 and 11
+/* Transposed copies of 8-bit operands. Except on GPUs of compute capability 10 and 11
  * ("Blackwell"), an 8-bit operand must be contiguous along the summed index (cuBLAS' documentation,
  * 8-bit data types). If an operand is not, the product becomes the "_along" form of its op
  * (ops.def), which reads a transposed copy.

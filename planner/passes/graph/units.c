@@ -1,6 +1,7 @@
 /* Groups parameters into units, each with one flat buffer (Unit in graph.h). fsdp2 makes a unit of
- * each block, and a root unit of the rest; ddp makes buckets. Without data parallelism, all
- * parameters are in one unit. */
+ * each block, and a root unit of the rest; ddp makes buckets. Without a data pass, all parameters
+ * of a pipeline rank form one unit, which is whole on every data rank; experts and frozen
+ * parameters have units of their own. */
 #include <assert.h>
 #include <string.h>
 

@@ -121,8 +121,8 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return locs->own && rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Returns why action `a` can never be right, whatever has run before, such as a stage of another
- * rank; NULL: it may be right. */
+/* Returns why action `a` is wrong and waiting would not help, such as a stage of another rank, or
+ * an action that has already run; NULL if it is not wrong. */
 static const char *mistake(const SchedulePlayer *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
@@ -168,7 +168,8 @@ static bool report_stuck(const SchedulePlayer *p, const ScheduleLocs *locs, uint
     return false;
 }
 
-/* Runs actions until no rank can proceed. Reports and returns false if one can never be right. */
+/* Runs actions until no rank can proceed. If `mistake` finds one wrong, reports it and returns
+ * false. */
 static bool play(SchedulePlayer *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;

@@ -184,8 +184,8 @@ const char *value_window_fault(const Verifier *v, const Window *w, const Shape *
 /* ---- strides.c ---- */
 /* checks stride_pack, stride_unpack, and the all_to_all of the packed messages */
 void value_strides(Verifier *v, Pc pc);
-/* True if the input of instruction pc has strided rows (rank i of n has rows i, i + n, i + 2 n,
- * ...) along the axes of the instruction's communicator. */
+/* True if the input of instruction pc has strided rows (rank i of n has pieces i, i + n, i + 2 n,
+ * ... of the rows) along the axes of the instruction's communicator. */
 bool value_has_strides(const Verifier *v, Pc pc);
 /* Returns NULL, or the fault in the deal of dimension d of argument `arg` of an op. */
 const char *value_stride_fault(const Verifier *v, const Binding *b, const Shape *s, uint32_t arg,
