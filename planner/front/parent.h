@@ -243,6 +243,4 @@ bool front_sets_are_fine(const FrontOptions *options, Diag *d);
  * config->cluster, and the scripts that define it are in config->scripts. */
 bool front_read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
 
-/* ---- held.c: the models that a held script has traced */
-
 #endif

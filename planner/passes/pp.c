@@ -79,7 +79,7 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     }
 }
 
-/* Refuses `placement` with a built-in schedule, which implies the placement of its stages. */
+/* Refuses a `placement` that is not the one of a built-in schedule. */
 static void check_placement(Diag *d, const PassConfig *pass)
 {
     const PpOptions *o = &pass->pp;
