@@ -1,63 +1,15 @@
 /* Turns a row of measured_comm.csv into a question to the network model. The row describes a
  * machine in the words of the publication that it comes from. The GPU's name determines the node,
- * and the words and numbers in the column `interconnect` determine the network. The column `notes`
- * says how the collectives were called, such as from one process. */
-#define _GNU_SOURCE /* for strcasestr */
+ * and the column `interconnect` determines the network (scripts/tandem/collective.lua). The column
+ * `notes` says how the collectives were called, such as from one process. */
 #include "cli/accuracy/comm_row.h"
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "cli/accuracy/comm_cells.h"
 #include "planner/front/front.h"
-
-/* Words that name networks, each with a cluster of the library that has this network. If a text
- * contains several words, the first of them in this list counts. Upper and lower case count as
- * equal. */
-typedef struct Alias {
-    const char *word, *cluster;
-} Alias;
-static const Alias networks[] = {{"EFAv4", "p6_b200"},
-                                 {"EFAv3", "p5en"},
-                                 {"p5en", "p5en"},
-                                 {"EFA 4x100Gb", "p4de"},
-                                 {"p4d", "p4de"},
-                                 {"p4de", "p4de"},
-                                 {"EFA", "p5"},
-                                 {"EFAv2", "p5"},
-                                 {"TCPXO", "a3_mega"},
-                                 {"TCPX", "a3_high"},
-                                 {"Omni-Path", "jean_zay_a100"},
-                                 {"Slingshot", "perlmutter"},
-                                 {"RoCE", "a3_ultra"},
-                                 {"RoCEv2", "a3_ultra"},
-                                 {"InfiniBand", "dgx_h100"},
-                                 {"IB", "dgx_h100"},
-                                 {"RDMA", "dgx_h100"},
-                                 {"NDR", "dgx_h100"},
-                                 {"HDR", "dgx_a100"},
-                                 {"Ethernet", "pcie_rtx4090"}};
-
-/* Returns the first position of a word in a text, or NULL. Case does not count. A part of a longer
- * word is not a match. */
-static const char *word_in(const char *text, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *at = strcasestr(text, word); at != NULL; at = strcasestr(at + 1, word))
-        if ((at == text || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n]))
-            return at;
-    return NULL;
-}
-
-/* Returns the library cluster with the network that a text names, or NULL if the text
- * names none. */
-static const char *network_of(const char *text)
-{
-    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++)
-        if (word_in(text, networks[i].word) != NULL) return networks[i].cluster;
-    return NULL;
-}
 
 static const Cluster *loaded(CommClusters *c, const char *name)
 {
@@ -98,66 +50,52 @@ static const Cluster *node_of(CommClusters *c, const Device *gpu)
     return NULL;
 }
 
-/* Finds a collective by its name. Case and separators do not count:
- * "AllReduce", "reducescatter". */
-static bool find_collective(const char *text, Collective *kind)
+/* Returns the cluster with the links that a row states. Returns NULL after setting *why to the
+ * reason why the row states none. */
+static const Cluster *stated(CommClusters *c, const char *gpu, const char *interconnect,
+                             uint32_t per_node, bool between, const char **why)
 {
-    for (Collective k = 0; k < COLLECTIVE_COUNT; k++) {
-        const char *a = text, *b = collective_name(k);
-        for (;;) {
-            while (*a != 0 && strchr("-_ ", *a) != NULL) a++;
-            while (*b == '_') b++;
-            if (*a == 0 || tolower((unsigned char)*a) != *b) break;
-            a++, b++;
-        }
-        *kind = k;
-        if (*a == 0 && *b == 0) return true;
+    Arena *arena = c->arena;
+    const char *key =
+        arena_print(arena, "%s|%s|%u|%d", gpu, interconnect, (unsigned)per_node, between);
+    for (uint32_t i = 0; i < c->read.n; i++) {
+        if (strcmp(c->read.at[i].name, key) != 0) continue;
+        *why = c->read.at[i].why;
+        return *why == NULL ? &c->read.at[i].cluster : NULL;
     }
-    return false;
+    struct CommStated read = {.name = key};
+    Diag d = diag_in(arena);
+    if (!front_published_cluster(gpu, interconnect, per_node, between, arena, &read.cluster, &d))
+        read.why = d.items.n > 0 ? d.items.at[0].text : "its links cannot be read";
+    const uint32_t i = list_push(arena, &c->read, read);
+    *why = read.why;
+    return read.why == NULL ? &c->read.at[i].cluster : NULL;
 }
 
-/* Reads the NICs of a node: "8x400Gb" means eight NICs of 400 Gbit/s, "400Gb" means one for each
- * device. */
-static void read_nics(const char *text, Cluster *cluster)
+/* Takes the links within a node from the library's cluster of this GPU, if there is one, and the
+ * network from the row. */
+static const char *find_cluster(CommClusters *clusters, const Device *gpu, const char *name,
+                                const char *interconnect, uint32_t nodes, uint32_t per_node,
+                                Cluster *out)
 {
-    for (const char *p = strstr(text, "Gb"); p != NULL; p = strstr(p + 2, "Gb")) {
-        const char *digits = p;
-        while (digits > text && isdigit((unsigned char)digits[-1])) digits--;
-        if (digits == p) continue;
-        double gbit = strtod(digits, NULL);
-        if (digits - 1 > text && digits[-1] == 'x' && isdigit((unsigned char)digits[-2])) {
-            const char *count = digits - 1;
-            while (count > text && isdigit((unsigned char)count[-1])) count--;
-            cluster->nics_per_node = (uint32_t)strtoul(count, NULL, 10);
-        } else if (strncmp(p, "Gb per node", 11) == 0 || gbit > 800) {
-            gbit /= fmax(cluster->nics_per_node, 1);
-        } else {
-            cluster->nics_per_node = cluster->devices_per_node;
-        }
-        cluster->nic_bytes_per_s = gbit * 1e9 / 8;
-    }
-}
-
-static const char *find_cluster(CommClusters *clusters, const Device *gpu, const char *interconnect,
-                                uint32_t nodes, Cluster *out)
-{
-    const Cluster *base = gpu != NULL ? node_of(clusters, gpu) : NULL;
-    if (base == NULL) return "no cluster of the library has its GPU";
-    *out = *base;
+    const char *why;
+    if (gpu == NULL) return "no such GPU in the library";
+    const Cluster *base = node_of(clusters, gpu);
+    if (base != NULL && base->devices_per_node > per_node) per_node = base->devices_per_node;
+    const Cluster *with = stated(clusters, name, interconnect, per_node, nodes > 1, &why);
+    if (with == NULL) return why;
+    const Cluster *own =
+        node_of(clusters, &with->device); /* the row's links may name another board */
+    *out = own != NULL ? *own : *with;
     out->nodes = nodes;
-    if (strstr(interconnect, "no NVLink") != NULL || strstr(interconnect, "PCIe only") != NULL) {
+    if (with->intra == FABRIC_pcie) {
         out->intra = FABRIC_pcie;
-        out->intra_bytes_per_s = 63e9;
+        out->intra_bytes_per_s = with->intra_bytes_per_s;
     }
     if (nodes < 2) return NULL;
-    const char *network = network_of(interconnect);
-    if (network == NULL) return "its network between nodes is not named";
-    const Cluster *with = loaded(clusters, network);
-    if (with == NULL) return "its network cannot be loaded";
     out->fabric = with->fabric;
     out->nics_per_node = with->nics_per_node;
     out->nic_bytes_per_s = with->nic_bytes_per_s;
-    read_nics(interconnect, out);
     return NULL;
 }
 
@@ -206,43 +144,69 @@ static void read_notes(const char *notes, const char *interconnect, CommRow *out
                                                         : NCCL_blocking;
 }
 
-const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out)
+/* Reads the size and the time. A row with a rate and a size has a time. A row with a rate and a
+ * time has a size. A row with only a rate gives a peak. */
+static const char *read_time(const Csv *csv, uint32_t row, Arena *arena, double n, CommRow *out)
 {
-    *out = (CommRow){0};
-    const char *name = csv_cell(csv, row, "collective");
-    if (strncmp(name, "ep_", 3) == 0) return "kernels of an expert library, not NCCL's";
-    if (strncmp(name, "p2p_", 4) == 0) return "a copy, not NCCL's";
-    if (!find_collective(name, &out->question.kind)) return "the collective is unknown";
-    double gpus_all = csv_number(csv, row, "n_gpus"), nodes = csv_number(csv, row, "nodes");
-    if (!(gpus_all >= 2) || !(nodes >= 1)) return "the number of GPUs or nodes is not stated";
-    if (fmod(gpus_all, nodes) != 0) return "its nodes have different numbers of GPUs in the group";
-    double bytes = csv_number(csv, row, "bytes"), us = csv_number(csv, row, "time_us");
-    double bus = csv_number(csv, row, "busbw_GBps");
-    if (csv_cell(csv, row, "bytes")[0] != 0 && !(bytes > 0)) return "bytes is not a number";
-    double part = collective_bus_factor(out->question.kind, gpus_all);
+    const char *size = csv_cell(csv, row, "bytes"), *time = csv_cell(csv, row, "time_us");
+    const char *rate = csv_cell(csv, row, "busbw_GBps"), *plain = csv_cell(csv, row, "algbw");
+    double bytes = comm_bytes(size), us = comm_us(time), bus = comm_gb_per_s(rate);
+    const double part = collective_bus_factor(out->question.kind, n), alone = comm_gb_per_s(plain);
+    if (*size != 0 && !(bytes > 0)) return arena_print(arena, "bytes is not a size: %.40s", size);
+    if (*time != 0 && isnan(us)) return arena_print(arena, "time_us is not a time: %.40s", time);
+    if (*rate != 0 && isnan(bus)) return arena_print(arena, "busbw_GBps is no rate: %.40s", rate);
+    if (!(bus > 0) && alone > 0) bus = alone * part;
+    if (us > 0 && !(bytes > 0) && !(bus > 0)) return "it has a time, but no size";
+    if (us > 0 && !(bytes > 0)) bytes = bus * us * 1e3 / part;
     if (!(us > 0) && bytes > 0 && bus > 0) us = bytes * part / bus / 1e3;
     out->measured_us = us > 0 && bytes > 0 ? us : 0;
     if (!(out->measured_us > 0) && !(bus > 0)) return "it has neither a time nor a bandwidth";
     out->bus_bytes_per_s = bus * 1e9;
-    const char *interconnect = csv_cell(csv, row, "interconnect");
-    /* In a rack, trays of 4 GPUs share their switches, so up to 72 GPUs count as one node. */
-    clusters->devices.arena = clusters->arena;
-    const Device *gpu = kernel_row_device(&clusters->devices, csv_cell(csv, row, "gpu"));
+    /* a row without a size gives a peak */
+    out->question.bytes = bytes > 0 ? (uint64_t)(bytes + .5) : UINT64_C(16) << 30;
+    return NULL;
+}
+
+/* Returns the number of nodes for the network. In a rack, trays of 4 GPUs share their switches, so
+ * up to 72 GPUs count as one node. */
+static double domains(const Device *gpu, const char *interconnect, double gpus_all, double nodes)
+{
     const bool rack =
         says(interconnect, "NVL72") || (gpu != NULL && strncmp(gpu->name, "GB", 2) == 0);
-    if (rack && !says(interconnect, "NVL4")) {
-        const double domain = gpus_all <= 72 ? gpus_all : fmod(gpus_all, 72) == 0 ? 72 : 64;
-        if (fmod(gpus_all, domain) == 0 && gpus_all / domain < nodes) nodes = gpus_all / domain;
-    }
-    const char *why = find_cluster(clusters, gpu, interconnect, (uint32_t)nodes, &out->cluster);
+    if (!rack || says(interconnect, "NVL4")) return nodes;
+    const double domain = gpus_all <= 72 ? gpus_all : fmod(gpus_all, 72) == 0 ? 72 : 64;
+    return fmod(gpus_all, domain) == 0 && gpus_all / domain < nodes ? gpus_all / domain : nodes;
+}
+
+const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out)
+{
+    *out = (CommRow){0};
+    Arena *arena = clusters->arena;
+    const char *name = csv_cell(csv, row, "collective"), *notes = csv_cell(csv, row, "notes");
+    if (strncmp(name, "ep_", 3) == 0) return "kernels of an expert library, not NCCL's";
+    if (strncmp(name, "p2p_", 4) == 0 || says(notes, "p2pBandwidthLatencyTest"))
+        return "a copy, not NCCL's";
+    if (!comm_kind(name, &out->question.kind))
+        return arena_print(arena, "the collective is unknown: %.40s", name);
+    const char *interconnect = csv_cell(csv, row, "interconnect");
+    double gpus_all, nodes;
+    const char *why = comm_ranks(csv_cell(csv, row, "n_gpus"), csv_cell(csv, row, "nodes"),
+                                 interconnect, &gpus_all, &nodes);
     if (why != NULL) return why;
+    why = read_time(csv, row, arena, gpus_all, out);
+    if (why != NULL) return why;
+    clusters->devices.arena = arena;
+    const char *called = csv_cell(csv, row, "gpu");
+    const Device *gpu = kernel_row_device(&clusters->devices, called);
+    nodes = domains(gpu, interconnect, gpus_all, nodes);
     out->question.n_nodes = (uint32_t)nodes;
     out->question.ranks_per_node = (uint32_t)(gpus_all / nodes);
+    why = find_cluster(clusters, gpu, called, interconnect, (uint32_t)nodes,
+                       out->question.ranks_per_node, &out->cluster);
+    if (why != NULL) return why;
     if (out->question.ranks_per_node > out->cluster.devices_per_node)
         out->cluster.devices_per_node = out->question.ranks_per_node;
-    /* a row without a size gives a peak */
-    out->question.bytes = bytes > 0 ? (uint64_t)bytes : UINT64_C(16) << 30;
-    read_notes(csv_cell(csv, row, "notes"), interconnect, out);
+    read_notes(notes, interconnect, out);
     return NULL;
 }
 

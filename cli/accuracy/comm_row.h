@@ -25,6 +25,13 @@ typedef struct CommClusters {
         bool fine;
     } at[64];
     uint32_t n;
+    /* The clusters with the links that rows have stated. */
+    LIST(struct CommStated {
+        const char *name; /* the words of the row */
+        Cluster cluster;
+        const char *why; /* why the words give no cluster; NULL: they give one */
+    })
+    read;
     ClusterNames names;    /* names of all clusters of the library; n is 0 until they are read */
     KernelDevices devices; /* the GPUs that rows have named so far */
 } CommClusters;

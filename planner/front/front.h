@@ -105,6 +105,11 @@ ClusterNames front_cluster_names(Arena *arena);
 /* Makes a cluster of one node with n_devices GPUs whose name, as the driver reports it, is `gpu`
  * ("NVIDIA H200"). Returns false without a message if the library does not know the GPU. */
 bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluster *cluster);
+/* Makes a cluster of one node with `per_node` GPUs from two cells of a published collective: the
+ * GPU and the links. between: the cell of the links must also state the network between nodes.
+ * Returns false after reporting the reason. */
+bool front_published_cluster(const char *gpu, const char *interconnect, uint32_t per_node,
+                             bool between, Arena *arena, Cluster *cluster, Diag *d);
 const char *front_scripts_dir(void); /* Returns the folder of the Lua library. */
 
 /* Writes all fields of `cluster` and `runtime` that can change a prediction, one "path value" in

@@ -121,3 +121,32 @@ bool front_gpu_cluster(const char *gpu, uint32_t n_devices, Arena *arena, Cluste
     *cluster = config.cluster;
     return true;
 }
+
+/* Appends a text as a Lua string. */
+static void add_quoted(Str *out, const char *text)
+{
+    str_add(out, "'");
+    for (; *text != 0; text++)
+        if (*text == '\'' || *text == '\\' || (unsigned char)*text < ' ')
+            str_print(out, "\\%03u", (unsigned)(unsigned char)*text);
+        else
+            str_print(out, "%c", *text);
+    str_add(out, "'");
+}
+
+bool front_published_cluster(const char *gpu, const char *interconnect, uint32_t per_node,
+                             bool between, Arena *arena, Cluster *cluster, Diag *d)
+{
+    Config config;
+    Str expression = str_in(arena);
+    str_add(&expression, "require 'tandem.collective' { gpu = ");
+    add_quoted(&expression, gpu);
+    str_add(&expression, ", interconnect = ");
+    add_quoted(&expression, interconnect);
+    str_print(&expression, ", per_node = %u, between = %s }", (unsigned)per_node,
+              between ? "true" : "false");
+    if (!read_cluster("a published collective", str_text(&expression), arena, &config, d))
+        return false;
+    *cluster = config.cluster;
+    return true;
+}

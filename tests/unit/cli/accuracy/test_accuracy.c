@@ -274,7 +274,7 @@ static void a_collective_may_state_a_bandwidth_instead_of_a_time(void **state)
         COMMAND(arena, 60, "accuracy", "--comm", command_table(arena, text), "--json");
     if (r.exit_code != 0) fail_msg("%s", r.err);
     json_t *root = json_loads(r.out, 0, NULL), *score;
-    assert_non_null(strstr(r.out, "\"bytes is not a number\""));
+    assert_non_null(strstr(r.out, "bytes is not a size: abc"));
     size_t i, n = 0;
     double predicted = 0;
     json_array_foreach(json_object_get(json_object_get(root, "comm"), "scores"), i, score)
