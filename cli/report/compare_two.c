@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/report/compare.h"
+#include "cli/sweep/sweep.h"
 
 typedef enum Measure { UNIT_ps, UNIT_bytes, UNIT_count, UNIT_share } Measure;
 
@@ -47,6 +48,7 @@ static void add_side(Arena *arena, const RunRecord *r, int side, const char *cou
         {arena_print(arena, "%s/s a rank", counts), UNIT_count, r->tokens_per_s_per_device},
         {"MFU", UNIT_share, r->mfu},
         {"memory of the worst rank", UNIT_bytes, (double)r->peak_bytes},
+        {"weights and gradients moved", UNIT_bytes, (double)unit_bytes(r)},
         {"ranks", UNIT_count, r->n_ranks}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         pair_of(arena, pairs, plain[i].unit, plain[i].what)->value[side] = plain[i].value;

@@ -8,7 +8,7 @@ void point_prediction(json_t *row, const Cli *cli, const PlanFile *file, const P
     json_count(row, "ranks", r->n_ranks);
     json_count(row, "peak_bytes", r->peak_bytes);
     json_count(row, "unit_bytes", unit_bytes(r));
-    if (config_pass(&file->config, PASS_fsdp2) != NULL) json_put(row, "fsdp2", json_true());
+    json_count(row, "gathers", unit_gathers(&file->config));
     json_count(row, "run", (uint64_t)p->id);
     json_count(row, "step_ps", (uint64_t)r->step_ps);
     json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);

@@ -55,7 +55,7 @@ static void read_answers(FILE *file, Arena *arena, SweepRows *rows)
                        .ranks = count_of(line, "ranks"),
                        .peak_bytes = count_of(line, "peak_bytes"),
                        .unit_bytes = count_of(line, "unit_bytes"),
-                       .fsdp2 = json_is_true(json_object_get(line, "fsdp2")),
+                       .gathers = (UnitGathers)count_of(line, "gathers"),
                        .run = count_of(line, "run"),
                        .step_ps = (Ps)count_of(line, "step_ps"),
                        .exposed_ps = (Ps)count_of(line, "exposed_ps"),

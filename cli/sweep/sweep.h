@@ -30,6 +30,10 @@ typedef enum SweepStatus {
  * results are printed. */
 const char *sweep_status_name(SweepStatus status);
 
+/* How often a step of fsdp2 gathers a weight. often: for several micro-batches, and keep_gathered
+ * may be set. other: the plan has no fsdp2, or its options exclude keep_gathered. */
+typedef enum UnitGathers { UNIT_GATHERS_other, UNIT_GATHERS_often, UNIT_GATHERS_once } UnitGathers;
+
 typedef struct SweepRow {
     /* index of the combination of settings, counted with the last key varying fastest */
     uint32_t index;
@@ -44,7 +48,7 @@ typedef struct SweepRow {
     uint64_t ranks, peak_bytes, run; /* run: number of the run in the store; 0: not stored */
     /* bytes of weights gathered and of gradients reduced by the slowest rank in a step */
     uint64_t unit_bytes;
-    bool fsdp2; /* true if the plan shards its data with fsdp2 */
+    UnitGathers gathers;
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
     double usd_per_token;    /* price of a token in USD; 0: unknown */
@@ -75,6 +79,7 @@ void price_note(Cli *cli, const SweepRows *rows);
 /* Returns how many bytes of weights and gradients the slowest rank gathers and reduces in
  * a step. */
 uint64_t unit_bytes(const RunRecord *record);
+UnitGathers unit_gathers(const Config *config);
 /* If the schedules in the table move different amounts of weights and gradients, prints a line that
  * says so. */
 void traffic_note(Cli *cli, const SweepKeys *keys, const SweepRows *rows);

@@ -348,22 +348,39 @@ static void unequal_traffic_of_schedules_is_reported(void **state)
 {
     (void)state;
     static const char plan[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_70b_pp.lua";
-#define SCHEDULES(key, keep)                                                                       \
-    COMMAND(arena, 120, "sweep", plan, "--try", key "=1f1b,zb_h1", "--set", "batch.global=16",     \
-            "--set", "parallel.ac=full", "--set", "parallel.fsdp2.keep_gathered=" keep, "--db",    \
-            "none")
-    CommandResult r = SCHEDULES("parallel.pp.schedule", "false");
-    assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
-    assert_non_null(
-        strstr(r.out, "; --set parallel.fsdp2.keep_gathered=true compares schedules alone\n"));
-    r = SCHEDULES("parallel.pp", "false"); /* the same, in the usual short form */
-    assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
-    r = SCHEDULES("parallel.pp.schedule", "true");
+    static const char says[] =
+        "traffic     schedules move different bytes of weights and gradients in a step: ";
+    static const char proposes[] =
+        "; with --set parallel.fsdp2.keep_gathered=true each gathers a weight once\n";
+#define SCHEDULES(key, values, keep, ...)                                                          \
+    COMMAND(arena, 120, "sweep", plan, "--try", key "=" values, "--set", "batch.global=16",        \
+            "--set", "model.layers=8", "--set", "parallel.ac=full", "--set",                       \
+            "parallel.fsdp2.keep_gathered=" keep, "--db", "none", __VA_ARGS__)
+    CommandResult r = SCHEDULES("parallel.pp.schedule", "1f1b,zb_h1,gpipe", "false", "-q");
+    const char *line = strstr(r.out, says);
+    assert_non_null(line);
+    const char *const names[] = {"1f1b ", "zb_h1 ", "gpipe "};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_true(strstr(line, names[i]) != NULL && strstr(line, names[i]) < strchr(line, '\n'));
+    assert_non_null(strstr(r.out, proposes));
+    r = SCHEDULES("parallel.pp", "1f1b,zb_h1", "false", "-q"); /* the usual short form */
+    assert_non_null(strstr(r.out, says));
+    r = SCHEDULES("parallel.pp.schedule", "1f1b,zb_h1", "true", "-q");
     assert_non_null(strstr(r.out, "best        "));
     assert_null(strstr(r.out, "traffic "));
+    /* a V places the embedding and the head on one rank, a loop does not */
+    r = SCHEDULES("parallel.pp", "dualpipe_v,interleaved_1f1b", "true", "-q");
+    assert_non_null(strstr(r.out, says));
+    assert_null(strstr(r.out, "keep_gathered=true"));
+    assert_non_null(strstr(r.out, "the slowest ranks hold different layers\n"));
+    /* keep_gathered is refused beside reshard_root */
+    r = SCHEDULES("parallel.pp", "1f1b,zb_h1", "false", "--set",
+                  "parallel.fsdp2.reshard_root=true");
+    assert_non_null(strstr(r.out, says));
+    assert_null(strstr(r.out, "keep_gathered"));
     r = COMMAND(arena, 120, "sweep", plan, "--try", "parallel.pp=1f1b,zb_h1", "--set",
                 "batch.global=16", "--set", "parallel.data=zero", "--db", "none");
-    assert_non_null(strstr(r.out, "traffic     not equal: 1f1b moves "));
+    assert_non_null(strstr(r.out, says));
     assert_null(strstr(r.out, "fsdp2"));
 #undef SCHEDULES
 }
