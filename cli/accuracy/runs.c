@@ -153,7 +153,7 @@ static RowFramework framework_of(const RowRun *run)
 static void tell_assumed(const RowRun *run, const RowOut *out)
 {
     static const char *const told[] = {"assumed-cell", "assumed-time", "measured-cell",
-                                       "untimed-row"};
+                                       "untimed-row", "left-out-cell"};
     if (!out->cli->options.verbose && !out->cli->options.json) return;
     for (uint32_t i = 0; i < run->diag.items.n; i++)
         for (size_t k = 0; k < sizeof told / sizeof *told; k++)

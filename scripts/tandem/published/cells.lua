@@ -8,6 +8,9 @@ function m.refuse(...) core.fail("published-row", string.format(...)) end
 -- or the plan has something else in place of a feature that plans lack.
 function m.note(...) core.note("assumed-cell", string.format(...)) end
 
+-- Records that a stated cell does not change the plan.
+function m.leave_out(...) core.note("left-out-cell", string.format(...)) end
+
 -- Records an assumed value that changes only the row's time, not its memory.
 function m.note_time(...) core.note("assumed-time", string.format(...)) end
 

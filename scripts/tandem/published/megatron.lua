@@ -302,7 +302,7 @@ function m.model(row, cut_experts)
   local shape = { norm = norm_of(row), rope = has(row, "position_embedding", "^ro[pt]"), causal = not has(row, "model", "^bert"),
     cut_experts = cut_experts,
     -- Llama-like recipes switch biases off (--disable-bias-linear). GPT's recipes keep them.
-    bias = not is_gated(row) and has(row, "normalization", "^layer") }
+    bias = not is_gated(row) and has(row, "normalization", "^layer") and not has(row, "model", "^mpt") }
   if has(row, "model", "^t5") then return encoder_and_decoder(row, shape) end
   -- If ranks share sequences (cp > 1), the learned table of positions is not planned, because a
   -- plan cannot train one there. Its size would be about 1 / 50 of the embedding's.

@@ -29,7 +29,7 @@ local function switches(row)
   local act = (row.activation or ""):lower()
   if act:find "^%a+[_%s]gelu$" then row.activation = "gelu" end
   local place, unplaced = affirmed("position_embedding", { "m?rope", "rotary", "yarn", "learned%a*" })
-  if place:find "yarn" or place:find "mrope" then row.position_embedding = "rope" elseif unplaced then row.position_embedding = place end
+  if place:find "yarn" or place:find "mrope" then row.position_embedding = "rope" elseif unplaced then row.position_embedding = place:find "%a" and place or "none" end
   local tie, untied = affirmed("untie_embeddings", { "%f[%a]ti[ey]%a*", "%f[%a]tying", "%f[%a]shar%a*" })
   if tie:find "%f[%a]ti[ey]" or tie:find "%f[%a]tying" or tie:find "%f[%a]shar" then row.untie_embeddings = "0" elseif untied then row.untie_embeddings = "1" end
   if not cells.is_open(row.exp_avg_dtype) then row.exp_avg_dtype = affirmed("exp_avg_dtype", { "b?fp?l?o?a?t?16", "b?fp?l?o?a?t?8", "fp32" }) end

@@ -2,6 +2,7 @@
 -- gives the parts of its blocks. If the row has Megatron's own columns, these columns give the
 -- parts.
 local cells, megatrons, catalog = require "tandem.published.cells", require "tandem.published.megatron", require "tandem.published.catalog"
+local parts = require "tandem.published.read.parts"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
 local function llama(row)
@@ -51,45 +52,17 @@ local function nemotron(row)
   }
 end
 
--- The parts of the blocks of families, in the words of Megatron's columns. The first match counts.
--- A model whose name gives no family is planned like Llama.
-local llama_like = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" }
-local blocks = {
-  { "santacoder", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
-  { "starcoder2", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
-  { "gemma", { activation = "geglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "0" } },
-  { "falcon%-?3", llama_like },
-  { "falcon", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "0" } },
-  { "pythia", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  { "phi%-?[12]%f[%D]", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  { "redpajama", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  { "neox", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  { "gpt%-?j", { activation = "gelu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  -- BLOOM adds slopes to attention's scores instead of positions; they have no weights.
-  { "bloom", { activation = "gelu", normalization = "LayerNorm", position_embedding = "none", untie_embeddings = "0" } },
-  { "bert", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
-  { "minitron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  { "^nemotron", { activation = "squared-relu", normalization = "LayerNorm", position_embedding = "rope", untie_embeddings = "1" } },
-  { "^t5", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
-  { "^gpt%-?3", { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } },
-}
 -- Models that have layers whose attention sees only a window of tokens.
 local windowed = { "gpt%-?oss", "gemma[%s_-]?[23][%s_-]", "llama[%s_-]?4[%s_-]" }
 local is_family
 local function stated_blocks(row, how)
-  local family  -- the family that the model's name gives
-  for _, known in ipairs(blocks) do
-    if not family and has(row, "model", known[1]) then family = known[2] end
-  end
-  if not family and not is_family(row) and not catalog.find(row.model) and not megatrons.states_blocks(row) then
+  if not parts.of(row) and not is_family(row) and not catalog.find(row.model) and not megatrons.states_blocks(row) then
     cells.note("no family of the name %s is known; a decoder like Llama is planned", row.model)
   end
   for _, name in ipairs(windowed) do
     if has(row, "model", name) then cells.note("windows and sinks of attention are left out: %s", row.model) end
   end
-  for key, value in pairs(family or llama_like) do
-    if cells.is_open(row[key]) then row[key] = value end
-  end
+  parts.fill(row)
   return megatrons.model(row, how.is_megatron and megatrons.cuts_experts(row, how.ep))
 end
 
@@ -112,7 +85,7 @@ end
 local function is_special(row)
   local dim, heads = count(row, "d_model"), count(row, "n_heads")
   return not cells.is_open(row.moe_experts) or not cells.is_open(row.mla) or not cells.is_open(row.hybrid_pattern) or
-    count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
+    count(row, "mtp_layers", 0) > 0 or count(row, "head_dim", dim // heads) ~= dim // heads or has(row, "model", "santacoder")
 end
 
 -- Families that cannot be planned as a decoder of attention and MLPs: rows of them are refused.
@@ -138,8 +111,8 @@ return function(row, how)
   if has(row, "notes", "attention%-variant") or has(row, "notes", "linear%-attention") then
     cells.note("the variant of attention in these notes is planned as plain attention: %s", row.notes)
   end
-  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
-  if is_special(row) then return stated_blocks(row, how) end
+  local other = parts.other(row) -- its words are read even if the next line does not need them
+  if how.is_megatron and megatrons.states_blocks(row) or is_special(row) or other then return stated_blocks(row, how) end
   for _, family in ipairs(families) do
     if has(row, "model", family[1]) then return family[2](row, how) end
   end

@@ -11,6 +11,7 @@ local passes, synonyms = require "tandem.published.passes", require "tandem.publ
 local axes, deepspeeds = require "tandem.published.frameworks.axes", require "tandem.published.frameworks.deepspeed"
 local ranks, mesh, deepspeed, megatron_deepspeed = axes.ranks, axes.mesh, deepspeeds.deepspeed, deepspeeds.megatron_deepspeed
 local unprofiled, scores = require "tandem.published.frameworks.unprofiled", require "tandem.published.frameworks.written_scores"
+local left_out, parts = require "tandem.published.read.left_out", require "tandem.published.read.parts"
 local month_of, is_before = releases.month, releases.is_before
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
@@ -76,8 +77,9 @@ local function torchtitan(row)
   -- torchtune keeps weights, gradients and states in the type of the row (training.set_default_dtype in its recipes)
   local kept = has(row, "framework", "torchtune") and passes.half_of(row, {})
   local pure = kept and kept ~= "fp32" and kept or nil
-  return { forgets_attention = forgets, param = pure, reduce = pure, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
+  local how = { forgets_attention = forgets, param = pure, reduce = pure, attention = flash and "flash2" or nil, runtime = runtime, mesh = mesh(row, stage ~= 0), byte_gather = stage ~= 0,
     compile = "block", keep_gathered = true, micro = micro_of(row), data = data > 1 and titan_data(row, stage) or nil }
+  return scores.are_stated(row) and scores.write(row, how) or how
 end
 
 -- Returns the number of sequences of a step. If the row does not state it, it is computed from the
@@ -95,6 +97,8 @@ end
 -- Turns the row into KempnerForge's own configuration, from which the dialect makes the plan.
 local function kempnerforge(row)
   local ep, stage = count(row, "ep", 1), cells.stage(row)
+  local other = parts.other(row)
+  if other then refuse("KempnerForge's model has no such %s: %s", other, row[other]) end
   if stage == 1 or stage == 2 then refuse("KempnerForge shards weights, so its ZeRO stage %d is not modelled", stage) end
   local data, at = ranks(row) // ep, mesh(row, stage ~= 0)
   local micro = count(row, "micro_batch")
@@ -176,6 +180,7 @@ local function shards_of(row, data)
   if instances > 1 and data % instances == 0 then return data // instances end
   if instances > 1 then cells.note("%d instances of the optimizer do not divide %d ranks; one is planned", instances, data) end
   local replicate = count(row, "dp_replicate", data // math.min(shard, data))
+  if cells.is_open(row.dp_shard) and not row.directions and replicate < data and data % replicate == 0 then return data // replicate end
   return shard < data and data % shard == 0 and shard > 1 and shard * replicate == data and shard or data
 end
 
@@ -390,6 +395,7 @@ local function framework(row)
 end
 
 function m.plan(row)
+  local stated = copy_of(row)
   for _, key in ipairs { "framework", "model", "flag", "precision" } do
     if synonyms.names_four_bits(row[key] or "") then refuse("a frozen base in 4 bits (QLoRA) is not modelled: %s", row[key]:sub(1, 60)) end
   end
@@ -398,6 +404,9 @@ function m.plan(row)
   local how, cluster = framework(row), m.cluster(row)
   how.per_node = cluster.devices_per_node
   if how.plan then return how.plan end
+  if row.offloaded_blocks and not cells.is_open(row.offloaded_blocks) and not how.is_megatron then refuse("cpu-offloading-num-layers is modelled only for Megatron") end
+  local told = cells.flag(row, "grad_reduce_in_bf16")
+  if told ~= nil and not how.is_megatron then how.reduce = told and "bf16" or nil end
   if how.lora == nil and cells.is_lora(row) then how.lora, how.param = true, "bf16" end
   local off = cells.offloads(row)
   if off == "parameters" then refuse("offload to host memory (parameters) is not modelled for this framework") end
@@ -409,6 +418,7 @@ function m.plan(row)
     how.host_optimizer = true
     cells.untimed("the host's update of the offloaded optimizer")
   end
+  left_out.tell(stated, row, how, ranks(row) * sharers(row))
   local half = passes.half_of(row, how)
   local known = cells.optimizer(row)
   if not cells.is_open(row.optimizer) and not (known and known.adam) then cells.note("%s is planned as AdamW, except for the bytes of its moments", row.optimizer) end

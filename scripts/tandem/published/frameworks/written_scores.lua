@@ -15,6 +15,12 @@ local function names_kernel(row)
   return false
 end
 
+-- Returns true if the row names attention that writes scores: "unfused", "eager", "math".
+function m.are_stated(row)
+  for _, word in ipairs { "unfused", "eager", "%f[%a]math%f[%A]" } do if cells.affirms(row.attention_backend, word) then return true end end
+  return false
+end
+
 -- Returns true if DeepSpeed's release is older than December 2023. kind: source; DeepSpeed's tags
 local function is_old_deepspeed(name)
   local major, minor = name:match "deepspeed[%s_%-]*v?(%d+)%.(%d+)"
@@ -26,6 +32,7 @@ end
 -- no date is assumed to be newer, except on GPUs older than Ampere.
 -- kind: documented; transformers' release notes of 4.36
 function m.of_transformers(row)
+  if m.are_stated(row) then return true end
   if not cells.is_open(row.attention_backend) or names_kernel(row) then return false end
   local name = row.framework:lower()
   local major, minor = name:match "transformers%s*v?(%d+)%.(%d+)"
