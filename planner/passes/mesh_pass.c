@@ -5,6 +5,7 @@
  *   tp        there are more ranks than KV heads
  *   cp        a ring connects groups of ranks
  *             ranks share a group of heads of a state-space layer (cp_scan.c)
+ *             ranks share a group of heads of a state-space layer (cp_scan.c)
  *   tp, cp    folded experts are divided over some of the ranks */
 #include <assert.h>
 

@@ -36,7 +36,7 @@ typedef struct PipeJob {
 /* How units are sharded, gathered and reduced. Set by fsdp2 or zero. */
 typedef struct ShardingJob {
     Fsdp2Options options;
-    /* is_unit[module]: it has a unit of its own; NULL without fsdp2 and zero */
+    /* is_unit[module]: it has a unit of its own; NULL without fsdp2 and zero and zero */
     const bool *is_unit;
     bool resident; /* weights are gathered once a step and then stay gathered */
     /* set by float8: weights of 8-bit products are gathered in 8 bits, in units of their own */
