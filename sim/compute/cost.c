@@ -396,9 +396,8 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in,
     return bytes;
 }
 
-/* Returns the time of a product with fused ops: the product's own time or, if that is longer, the
- * time of all bytes. In Tandem's own executor, the bytes of fused ops add to the product's time,
- * because the two did not overlap on an H200. */
+/* Returns the time of a product with fused ops: its own time or, if longer, that of all bytes. In
+ * Tandem's executor the two add up, because they did not overlap on an H200. */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone,
                      const RowsShare *rows)
 {
