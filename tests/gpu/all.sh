@@ -7,6 +7,7 @@
 : "${build:?}" "${here:?}" "${out:?}" "${work:?}" "${PARTS?}"
 limit=${TANDEM_SECONDS:-560} most=100 logs=$out/all jobs=${TANDEM_CHECK_JOBS:-$(nproc)}
 json=$out/all.json schema=tandem.gpu-all/1 tandem=$build/tandem
+slower=${TANDEM_SLOWER:-1} # all limits are multiplied by it; the double on a busy machine needs it
 for old in "$out/all.json" "$out/all.txt"; do
     i=1
     while [ -e "$out/all-$i.${old##*.}" ]; do i=$((i + 1)); done
@@ -20,7 +21,7 @@ tiny=$here/scripts/plans/tiny_text.lua text=$here/docs/explanation/accuracy.md
 # seconds after which it is stopped
 begin() {
     case " ${PARTS:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
-    least=$2 most=$3
+    least=$2 most=$(($3 * slower))
 }
 keep() {
     document "$schema" "$json"
@@ -82,7 +83,7 @@ shared() { # N PORT PLAN ARGUMENT...: ranks that share the GPU
     n=$1 port=$2
     shift 2
     NCCL_DEBUG=WARN over_tcp "$n" "$port" "$tandem" run "$@" --db ranks.db --backend cuda --share-device \
-        --graph none --timeout 40
+        --graph none --timeout $((40 * slower))
 }
 # GPT-2's heads in a ring of two ranks against one rank
 ring() {

@@ -284,7 +284,9 @@ function m.offloads_activations(row)
   if row.offload == "activations" then return true end
   for _, key in ipairs { "ac", "zero_stage", "flag", "framework" } do
     local cell = (row[key] or ""):lower()
-    if m.affirms(cell, "offload") and (key == "ac" or cell:find "activ") then return true end
+    local other = offloads_state(cell, "optim") or offloads_state(cell, "param") -- "full (optimizer offload)"
+    local says = offloads_state(cell, "activ") or cell:find "offload%a*%s+optim%a*%s+%a*%s*and%s+activ" or not other and (key == "ac" or cell:find "activ")
+    if says and m.affirms(cell, "offload") then return true end
   end
   return false
 end

@@ -11,8 +11,10 @@ local m = {}
 
 -- Documented defaults of frameworks.
 -- zero_stage: Megatron-LM shards the optimizer only on request (--use-distributed-optimizer).
---   Recipes of NeMo and Megatron-Bridge request it. nanotron's stage is 0. OLMo, LitGPT, Levanter and
---   EasyLM shard weights over all devices.
+--   Recipes of NeMo and Megatron-Bridge request it. nanotron's stage is 0. OLMo, Levanter and EasyLM
+--   shard weights over all devices.
+-- by_node: true if weights are sharded over the GPUs of a node, and every node has a copy. LitGPT
+--   pretrains so (litgpt/pretrain.py: HYBRID_SHARD).
 -- ac: torchtitan's is "selective". Megatron-LM, NeMo and Megatron-Bridge do not recompute.
 -- sp: recipes of NeMo and Megatron-Bridge use sequence parallelism with tp, because their overlap
 --   of communication over tp needs it. With tp, torchtitan uses it by default; Automodel and
@@ -26,7 +28,7 @@ local frameworks = {
   { "internevo", zero_stage = "1", sp = "0" }, { "^torchtitan", zero_stage = "3", ac = "selective(op)", sp = "1", whole = true },
   { "maxtext", zero_stage = "3", ac = "full", whole = true }, { "paddle", zero_stage = "1" },
   { "deepspeed", zero_stage = "0", whole = true }, { "fsdp", zero_stage = "3", whole = true },
-  { "kempner", zero_stage = "3" }, { "olmo", zero_stage = "3" }, { "lit%-?gpt", zero_stage = "3" }, { "lit%-?llama", zero_stage = "3" }, { "fairscale", zero_stage = "3" },
+  { "kempner", zero_stage = "3" }, { "olmo", zero_stage = "3" }, { "lit%-?gpt", zero_stage = "3", by_node = true }, { "lit%-?llama", zero_stage = "3" }, { "fairscale", zero_stage = "3" },
   { "levanter", zero_stage = "3" }, { "easylm", zero_stage = "3" }, { "axlearn", zero_stage = "3" },
   { "vescale", zero_stage = "3", whole = true }, { "torchtune", zero_stage = "3", whole = true },
   { "composer", zero_stage = "3", whole = true }, { "foundry", zero_stage = "3", whole = true },
@@ -229,6 +231,11 @@ local function fill_states(row)
   if cells.stage(row) == nil then
     local zero = recipes.zero(row)
     assume(row, "zero_stage", zero or default.zero_stage, zero and "Megatron-Bridge's recipe of this model" or "the framework's default")
+    local node, n = count(row, "gpus_per_node", 8), count(row, "n_gpus", 1)
+    if default.by_node and n > node and n % node == 0 and is_open(row.dp_shard) and is_open(row.dp_replicate) then
+      assume(row, "dp_shard", node, "the framework shards weights over a node")
+      assume(row, "dp_replicate", n // node, "every node has a copy of the weights")
+    end
   end
   if is_open(row.ac) or has(row, "ac", "^see recipe") or has(row, "ac", "^selective %(ratio") then
     local recipe = recipes.ac(row)

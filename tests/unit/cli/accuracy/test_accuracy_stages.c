@@ -204,6 +204,15 @@ static void offloaded_activations_leave_the_device(void **state)
                                   long_run));
     assert_true(gone > 0 && gone < .97 * kept && states < kept && both < gone && both < states);
     assert_true(memory(arena, arena_print(arena, "%sac=full (no offload)", long_run)) == kept);
+    assert_true(memory(arena, arena_print(arena, "%sac=full;flag=offload optimizer and activations",
+                                          long_run)) == both);
+    /* only the optimizer is offloaded; the activations are recomputed */
+    assert_true(memory(arena, arena_print(arena, "%sac=full (optimizer offload)", long_run)) ==
+                kept);
+    const double words = memory(
+        arena, arena_print(arena, "%sac=full;flag=optimizer offload + activation checkpointing",
+                           long_run));
+    assert_true(words == states);
     arena_free(arena);
 }
 
@@ -235,6 +244,20 @@ static void a_container_is_no_framework(void **state)
     arena_free(arena);
 }
 
+/* LitGPT pretrains with PyTorch's HYBRID_SHARD: the weights are sharded over the GPUs of a node. */
+static void litgpt_shards_within_a_node(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char row[] = "sp=0;tp=1;n_gpus=32;global_batch_seqs=32;framework=LitGPT;";
+    const double open_row = memory(arena, arena_print(arena, "%szero_stage=", row));
+    const double by_node =
+        memory(arena, arena_print(arena, "%szero_stage=3;dp_shard=8;dp_replicate=4", row));
+    const double over_all = memory(arena, arena_print(arena, "%szero_stage=3", row));
+    assert_true(open_row > 0 && open_row == by_node && over_all < .9 * by_node);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +268,7 @@ int main(void)
         cmocka_unit_test(old_attention_writes_its_scores),
         cmocka_unit_test(scores_that_cannot_exist_are_not_planned),
         cmocka_unit_test(a_stage_without_a_number_is_the_only_one),
+        cmocka_unit_test(litgpt_shards_within_a_node),
         cmocka_unit_test(offloaded_activations_leave_the_device),
         cmocka_unit_test(chunks_without_blocks_have_an_end_of_the_model),
         cmocka_unit_test(a_container_is_no_framework),
