@@ -1,9 +1,9 @@
 #!/bin/sh
 # cycles.sh OBJECT...: files whose objects need each other's symbols form a cycle: none of them can be
 # read, tested or linked without the others. Prints each cycle that includes files of two folders, or
-# more than 5 files of one folder. An object's name ends in DIR.dir/FOLDER/FILE.c.o, as CMake makes
+# more than 7 files of one folder. An object's name ends in DIR.dir/FOLDER/FILE.c.o, as CMake makes
 # it.
-most=5
+most=7
 [ $# -gt 0 ] || { echo "cycles: no objects" >&2; exit 2; }
 nm -A "$@" | sed -nE 's|^.*\.dir/([^:]*)\.o:.* ([A-Za-z]) ([A-Za-z_0-9]+)$|\1 \2 \3|p' | awk -v most=$most '
     { if (!seen[$1]++) name[++n] = $1 }

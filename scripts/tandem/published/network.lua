@@ -69,7 +69,7 @@ end
 -- the rate.
 local function cards_of(part, at)
   local before, after = part:sub(1, at - 1), part:sub(at):gsub("^connectx[%s%-]?%d", "card"):gsub("^cx[%s%-]?%d", "card") -- the 7 of "connectx-7" is no number of cards
-  if before:find "%f[%a]single%f[%A]" and not before:find "single[%s%-]port" or before:find "%f[%a]one%f[%A]" then return 1 end
+  if before:find "%f[%a]single%f[%A]" and not before:find "single[%s%-]port" and not before:find "single[%s%-]process" or before:find "%f[%a]one%f[%A]" and not before:find "one[%s%-]process" then return 1 end
   return tonumber(before:match "(%d+)x$" or before:match "^.*%f[%w](%d+)x%s" or part:find("^%a", at) and before:match "(%d+)%s+$" or
     before:match "(%d+)%s+nics?%f[%A]" or before:match "(%d+)%s+hcas?%f[%A]" or
     before:match "(%d+)%s+[a-z%s]*cards?%f[%A]" or before:match "(%d+)%s+[a-z%s]*ports?%f[%A]" or before:match "(%d+)%s+rails?%f[%A]" or after:match "^[%d%.]+gbx(%d+)" or after:match "^[%d%.]+gb%s[a-z]+x(%d+)" or

@@ -181,10 +181,12 @@ local function chunks_with_experts(row, n_pp, vp)
   return vp
 end
 
--- Returns the blocks of each stage if the first or the last one has only the embedding or only the head
--- and the loss, as in Llama 3 405B (arXiv 2407.21783, 3.3.2). Returns nil if more blocks are missing.
+-- Returns the blocks of each stage if there are one or two blocks fewer than stages: the last stage
+-- then has only the head and the loss and, with two fewer, the first has only the embedding, as in
+-- Llama 3 405B (arXiv 2407.21783, 3.3.2). Returns nil if more blocks are missing.
 local function without_ends(n_layers, n_stages)
   if n_layers < n_stages - 2 then return nil end
+  if n_layers == n_stages - 1 then cells.note("%d blocks for %d chunks: a last chunk without a block is assumed", n_layers, n_stages) end
   local split = {}
   for stage = 1, n_stages do split[stage] = 1 end
   split[n_stages] = 0

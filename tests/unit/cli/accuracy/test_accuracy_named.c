@@ -63,11 +63,14 @@ static void names_of_kernels_and_collectives_are_read(void **state)
         {"comm", comm, "all-reduce,1048576,8,1,h100 sxm5,NVLink,,50", ""},
         {"comm", comm, "reducescatter,1048576,8,1,NVIDIA H100 80GB HBM3,NVLink,,50", ""},
         {"comm", comm, "all_reduce_bias,1048576,8,1,H100,NVLink,,50", "unknown"},
-        {"comm", comm, "all_reduce,1 MiB,8,1,H100,NVLink,,50", "bytes"},
+        {"comm", comm, "all_reduce,1 MiB,8,1,H100,NVLink,,50", ""},
         {"comm", comm, "all_reduce,1048576,8,1,GH200,NVLink,,50", "GPU"},
         {"comm", comm, "all_reduce,1048576,2,1,H100 NVL,NVLink,,50", "GPU"},
         {"comm", comm, "all_reduce,1048576,2,1,NVIDIA H100 NVL 94GB,NVLink,,50", "GPU"},
         {"comm", comm, "all_reduce,1048576,2,1,V100-PCIe-16GB,NVLink,,50", "GPU"},
+        {"comm", comm, "all_reduce,1 stone,8,1,H100,NVLink,,50", "bytes"},
+        {"comm", comm, "all_reduce,1048576,8,1,A100-PCIe-80GB,NVLink,,50", "NVLink"},
+        {"comm", comm, "all_reduce,1048576,16,2,H100,InfiniBand,,50", "speed"},
         {"comm", comm, "all_reduce,1048576,16,2,H100,a rope,,50", "network"},
         {"comm", comm, "all_reduce,1048576,16,2,H100,the default,,50", "network"},
         {"comm", comm, "all_reduce,1048576,16,2,H100,a single process,,50", "network"},
@@ -108,7 +111,7 @@ static void names_with_one_meaning_have_one_prediction(void **state)
     static const char over[] = "collective,bytes,n_gpus,nodes,gpu,busbw_GBps,time_us,interconnect";
     static const char product[] = "gemm,H100,4096,4096,4096,,,200,";
     static const char pass[] = "H100,bf16,,,,s=4096 head_dim=128 causal,,900,";
-    static const char node[] = "all_reduce,1048576,8,1,NVLink,,50";
+    static const char node[] = "all_reduce,1048576,8,1,PCIe only,,50";
     static const char two[] = "all_reduce,1048576,16,2,H100,,50";
     static const struct {
         const char *section, *head, *row, *usual, *other; /* the last cell's two spellings */
@@ -124,8 +127,8 @@ static void names_with_one_meaning_have_one_prediction(void **state)
         {"comm", on, node, "H100-PCIe-80GB", "H100 80GB PCIe"},
         {"comm", on, "all_reduce,1048576,8,2,NVLink,,50", "GB200", "gb200"},
         {"comm", over, two, "InfiniBand NDR", "IB NDR default settings"},
-        {"comm", over, two, "InfiniBand NDR", "single process over IB"},
-        {"comm", over, two, "RoCE", "RoCEv2"},
+        {"comm", over, two, "InfiniBand NDR", "over IB NDR"},
+        {"comm", over, two, "RoCE 200G", "RoCEv2 200G"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         const char *texts[2] = {pairs[i].usual, pairs[i].other}, *found[2];
