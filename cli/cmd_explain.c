@@ -20,7 +20,7 @@ const Rule *rule_find(const char *id)
 
 enum { WIDTH = 96 };
 
-/* Appends a paragraph behind a label that is 8 columns wide, with its lines wrapped. */
+/* Appends the label, padded to 8 columns, and then the text. Wraps the text. */
 static void add_paragraph(Str *out, const char *label, const char *text)
 {
     str_print(out, "%-8s", label);

@@ -6,7 +6,8 @@
 #include "cli/predict.h"
 #include "cli/repeat.h"
 
-/* Returns true if the plan can be simulated. Its only error may be that it does not fit. */
+/* Returns true if the plan can be simulated: it has no error, except perhaps that it does not
+ * fit. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)

@@ -8,7 +8,8 @@
 /* Finds a collective by a name of NCCL, PyTorch or a benchmark: "AllReduce", "ncclAllGather",
  * "all_to_all_single", "send/recv", "alltoall_perf". */
 bool comm_kind(const char *text, Collective *kind);
-/* These return NAN for an empty cell and for a text that they cannot read.
+/* comm_bytes, comm_us and comm_gb_per_s read a number with a unit. They return NAN if the cell is
+ * empty or cannot be read.
  * comm_bytes: a size in bytes, such as "1048576", "64M", "1 GiB" or "512KB". M and MiB are binary.
  * KB, MB and GB are binary behind a power of two, as in the tables of benchmarks, and otherwise
  * decimal. comm_us: a time in microseconds. comm_gb_per_s: a rate in GB/s. */

@@ -1,7 +1,6 @@
-/* Turns a row of measured_comm.csv into a question to the network model. The row describes a
- * machine in the words of the publication that it comes from. The GPU's name determines the node,
- * and the column `interconnect` determines the network (scripts/tandem/collective.lua). The column
- * `notes` says how the collectives were called, such as from one process. */
+/* Turns a row of measured_comm.csv into a question to the network model. The cell `gpu`
+ * determines the node, and the cell `interconnect` the network (scripts/tandem/collective.lua). The
+ * cell `notes` says how the collectives were called, such as from one process. */
 #include "cli/accuracy/comm_row.h"
 
 #include <ctype.h>

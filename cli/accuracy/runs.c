@@ -348,8 +348,8 @@ static void score_memory(const Csv *csv, const RowRun *run, const RowOut *out, b
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const double bytes = memory_of(csv, out->row, run->config.cluster.device.memory_bytes);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
-    /* no device holds more than its memory, so a larger number is wrong; the 15 % allow for a
-     * number in GB that was read as GiB */
+    /* A device cannot hold more than its memory, so a larger number is wrong. The cell may give GB,
+     * but is read in GiB, which are 7 % larger: hence the margin of 15 %. */
     if (bytes > 1.15 * (double)run->config.cluster.device.memory_bytes) return;
     if (is_no_measurement(kind) || is_no_measurement(csv_cell(csv, out->row, "peak_mem"))) return;
     /* "39.3 GB (reserved)" */

@@ -13,8 +13,8 @@ typedef struct Group {
     bool verdict;
     double median, p90, mean;   /* quantiles of |predicted / measured - 1| */
     double least, middle, most; /* quantiles of predicted / measured */
-    /* for verdicts: number of rows whose measurement says "yes"; number of these rows that were
-     * predicted rightly; the same for "no" */
+    /* For verdicts such as "fits". n_yes counts the rows that were measured as "yes", and
+     * n_yes_right those of them that were predicted as "yes". n_no, n_no_right: for "no" */
     uint32_t n_yes, n_yes_right, n_no, n_no_right;
 } Group;
 

@@ -1,5 +1,5 @@
-/* A tokenizer of JSON. It looks one byte ahead and remembers the brackets that are open. Of keys
- * and texts, it stores only the last one of each. */
+/* Splits JSON into tokens. It looks one byte ahead, and remembers which brackets are open. It
+ * stores only the newest key and the newest text. */
 #include "cli/import/json_stream.h"
 
 #include <math.h>

@@ -70,7 +70,7 @@ typedef struct Steps {
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;
-    uint32_t traced; /* index of the step that is traced; tracing makes this step slower */
+    uint32_t traced; /* index of the traced step, which is slower than the others */
 } Steps;
 void steps_add(void *self, const StepRow *row, uint64_t tokens);
 /* Returns the median time of a step. Leaves out the first two steps, and the traced step if others

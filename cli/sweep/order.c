@@ -16,7 +16,7 @@ enum { PIECES_OF_A_JOB = 4 };
 enum { PARTS = 2 };
 typedef struct GroupedPoint {
     Hash128 part[PARTS];
-    uint32_t leader[PARTS]; /* leader[k]: the first point that has the same parts 0 to k */
+    uint32_t leader[PARTS]; /* leader[k]: index of the first point whose parts 0 to k are equal */
     uint32_t index;
 } GroupedPoint;
 
